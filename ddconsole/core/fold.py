@@ -1,0 +1,549 @@
+"""State is a fold over the journal: `state = apply(state, entry)`.
+
+Total (an unknown event changes nothing and is counted), without clocks, and the same for agent, console and the
+offline viewer.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ddconsole.core import events as ev
+from ddconsole.core import states as st
+from ddconsole.core.sweep import Cell, Deployment, cell_from_json, deployment_from_json
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One execution of a cell. Attempts are never overwritten."""
+
+    number: int
+    launch: int
+    round: int
+    revision: int
+    started: float
+    outcome: st.CellPhase = st.CellPhase.RUNNING
+    """`running`, `done`, `failed`, `stopped` or `interrupted`."""
+    ended: float | None = None
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    """A `Summary` as JSON."""
+    flags: tuple[str, ...] = ()
+    cause: st.Cause | None = None
+    sha256: str = ""
+    fingerprint: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CellRow:
+    """One cell with its state and its attempts."""
+
+    cell: Cell
+    state: st.CellState
+    attempts: tuple[Attempt, ...] = ()
+    stop_requested: bool = False
+    skip_after_stop: bool = False
+
+    def done_attempts(self) -> tuple[Attempt, ...]:
+        """Those of this revision that count: the first done one of each round."""
+        first: dict[int, Attempt] = {}
+        for attempt in self.attempts:
+            if attempt.outcome is st.CellPhase.DONE and attempt.revision == self.cell.revision:
+                first.setdefault(attempt.round, attempt)
+        return tuple(first[number] for number in sorted(first))
+
+    def next_round(self) -> int | None:
+        """The first round without a done attempt, from 1; None when all have one."""
+        done = {attempt.round for attempt in self.done_attempts()}
+        return next((number for number in range(1, self.cell.rounds + 1) if number not in done), None)
+
+    def latest(self) -> Attempt | None:
+        """The attempt that began last."""
+        return self.attempts[-1] if self.attempts else None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRow:
+    """One start of a deployment's server."""
+
+    number: int
+    deployment: str
+    round: int
+    state: st.LaunchState
+    planned: float
+    pid: int | None = None
+    port: int | None = None
+    effective: Mapping[str, Any] = field(default_factory=dict)
+    build: Mapping[str, Any] = field(default_factory=dict)
+    start_seconds: float | None = None
+    canary: Mapping[str, Any] = field(default_factory=dict)
+    taken_over: int = 0
+    """How many lines of its event file are in the journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something to know that changes no state."""
+
+    at: float
+    text: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """Everything that the journal says."""
+
+    created: ev.RunCreated | None = None
+    phase: st.RunPhase = st.RunPhase.RUNNING
+    paused_because: str = ""
+    paused_by: str = ""
+    outcome: str = ""
+    deployments: Mapping[str, Deployment] = field(default_factory=dict)
+    cells: Mapping[str, CellRow] = field(default_factory=dict)
+    """In the order of the table."""
+    queue: tuple[str, ...] = ()
+    """Cells that were told to come next, in order."""
+    launches: Mapping[int, LaunchRow] = field(default_factory=dict)
+    commands: frozenset[str] = frozenset()
+    """Ids that have taken effect."""
+    debts: Mapping[str, str] = field(default_factory=dict)
+    """Unsettled ones: id and what it is."""
+    warnings: tuple[Notice, ...] = ()
+    epoch: int = 0
+    seq: int = 0
+    boot: str = ""
+    began: float = 0.0
+    at: float = 0.0
+    """Wall time of the last entry."""
+    unknown_events: int = 0
+    impossible_events: int = 0
+    """Events that the tables do not allow where they came: they changed nothing."""
+
+    def live_launch(self) -> LaunchRow | None:
+        """The launch for which a runner should exist, or that left something behind."""
+        for launch in reversed(tuple(self.launches.values())):
+            if launch.state.phase in st.LIVE_LAUNCH_PHASES or launch.state.phase is st.LaunchPhase.DIRTY:
+                return launch
+        return None
+
+    def running_cell(self) -> CellRow | None:
+        """The cell that is being measured."""
+        return next((row for row in self.cells.values() if isinstance(row.state, st.Running)), None)
+
+    def counts(self) -> dict[st.CellPhase, int]:
+        """Cells by phase; phases without cells are left out."""
+        numbers: dict[st.CellPhase, int] = {}
+        for row in self.cells.values():
+            numbers[row.state.phase] = numbers.get(row.state.phase, 0) + 1
+        return numbers
+
+
+def fold(entries: Iterable[ev.Entry], state: RunState | None = None) -> RunState:
+    """All entries, in order."""
+    current = state or RunState()
+    for entry in entries:
+        current = apply(current, entry)
+    return current
+
+
+def apply(state: RunState, entry: ev.Entry) -> RunState:
+    """The state after one entry. An entry that was applied before (by seq, or by origin) changes nothing."""
+    if entry.seq <= state.seq:
+        return state
+    state = replace(state, seq=entry.seq, epoch=entry.epoch, at=entry.at)
+    if entry.event is None:
+        return replace(state, unknown_events=state.unknown_events + 1)
+    if entry.origin is not None:
+        launch = state.launches.get(entry.origin.launch)
+        if launch is not None:
+            if entry.origin.n <= launch.taken_over:
+                return state
+            state = _with_launch(state, replace(launch, taken_over=entry.origin.n))
+    handler = _HANDLERS.get(type(entry.event))
+    if handler is None:
+        return state
+    changed: RunState | None = handler(state, entry.event, entry.at)
+    return changed if changed is not None else replace(state, impossible_events=state.impossible_events + 1)
+
+
+# Each handler gives the new state, or None where the tables do not allow the event.
+
+_Handler = Callable[[RunState, Any, float], RunState | None]
+
+
+def _with_cell(state: RunState, row: CellRow) -> RunState:
+    return replace(state, cells={**state.cells, row.cell.id: row})
+
+
+def _with_launch(state: RunState, row: LaunchRow) -> RunState:
+    return replace(state, launches={**state.launches, row.number: row})
+
+
+def _run_created(state: RunState, event: ev.RunCreated, at: float) -> RunState | None:
+    return None if state.created else replace(state, created=event, began=at)
+
+
+def _epoch_began(state: RunState, event: ev.EpochBegan, at: float) -> RunState:
+    return replace(state, boot=event.boot)
+
+
+def _deployment_added(state: RunState, event: ev.DeploymentAdded, at: float) -> RunState:
+    deployment = deployment_from_json(event.deployment)
+    return replace(state, deployments={**state.deployments, deployment.id: deployment})
+
+
+def _cell_added(state: RunState, event: ev.CellAdded, at: float) -> RunState | None:
+    cell = cell_from_json(event.cell)
+    if cell.id in state.cells or cell.deployment not in state.deployments:
+        return None
+    row = CellRow(cell, st.Pending())
+    if cell.derived_from not in state.cells:
+        return _with_cell(state, row)
+    cells: dict[str, CellRow] = {}
+    for name, one in state.cells.items():
+        cells[name] = one
+        if name == cell.derived_from:
+            cells[cell.id] = row
+    return replace(state, cells=cells)
+
+
+def _cell_edited(state: RunState, event: ev.CellEdited, at: float) -> RunState | None:
+    cell = cell_from_json(event.cell)
+    row = state.cells.get(cell.id)
+    if row is None or isinstance(row.state, st.Running) or cell.deployment not in state.deployments:
+        return None
+    return _with_cell(state, replace(row, cell=cell, state=st.Pending()))
+
+
+def _command_taken(state: RunState, event: ev.CommandTaken, at: float) -> RunState:
+    return replace(state, commands=state.commands | {event.id})
+
+
+# --- launches
+
+
+def _launch_planned(state: RunState, event: ev.LaunchPlanned, at: float) -> RunState | None:
+    if event.launch in state.launches or event.deployment not in state.deployments:
+        return None
+    row = LaunchRow(event.launch, event.deployment, event.round, st.Planned(), planned=at)
+    return _with_launch(state, row)
+
+
+def _launch_moved(state: RunState, number: int, to: st.LaunchState, **changes: Any) -> RunState | None:
+    row = state.launches.get(number)
+    if row is None or to.phase not in st.LAUNCH_TRANSITIONS[row.state.phase]:
+        return None
+    return _with_launch(state, replace(row, state=to, **changes))
+
+
+def _launch_starting(state: RunState, event: ev.LaunchStarting, at: float) -> RunState | None:
+    row = state.launches.get(event.launch)
+    if row is None:
+        return None
+    since = row.state.since if isinstance(row.state, st.Starting) and row.state.step == event.step else at
+    return _launch_moved(
+        state,
+        event.launch,
+        st.Starting(event.step, event.progress, since),
+        pid=event.pid if event.pid is not None else row.pid,
+        port=event.port if event.port is not None else row.port,
+    )
+
+
+def _launch_ready(state: RunState, event: ev.LaunchReady, at: float) -> RunState | None:
+    return _launch_moved(
+        state,
+        event.launch,
+        st.Ready(at),
+        effective=event.effective,
+        build=event.build,
+        start_seconds=event.start_seconds,
+        canary=event.canary,
+    )
+
+
+def _launch_stopping(state: RunState, event: ev.LaunchStopping, at: float) -> RunState | None:
+    return _launch_moved(state, event.launch, st.Stopping(event.step, event.deadline))
+
+
+def _launch_dirty(state: RunState, event: ev.LaunchDirty, at: float) -> RunState | None:
+    return _launch_moved(state, event.launch, st.Dirty(event.holders))
+
+
+def _launch_gone(state: RunState, event: ev.LaunchGone, at: float) -> RunState | None:
+    row = state.launches.get(event.launch)
+    if row is not None and isinstance(row.state, st.LaunchFailed):
+        return state
+    return _launch_moved(state, event.launch, st.Gone(at))
+
+
+def _launch_failed(state: RunState, event: ev.LaunchFailed, at: float) -> RunState | None:
+    """The launch failed; its waiting cells say so once, together, where the cause repeats."""
+    cause = _cause(event)
+    moved = _launch_moved(state, event.launch, st.LaunchFailed(cause, at))
+    if moved is None or cause.retry is st.Retry.AS_IS:
+        return moved
+    row = moved.launches[event.launch]
+    cells = {
+        name: replace(cell, state=st.Blocked(event.launch, cause))
+        if cell.cell.deployment == row.deployment and isinstance(cell.state, st.Pending)
+        else cell
+        for name, cell in moved.cells.items()
+    }
+    return replace(moved, cells=cells)
+
+
+# --- attempts
+
+
+def _attempt_started(state: RunState, event: ev.AttemptStarted, at: float) -> RunState | None:
+    row = state.cells.get(event.cell)
+    if row is None or not isinstance(row.state, st.Pending):
+        return None
+    attempt = Attempt(event.attempt, event.launch, event.round, event.revision, started=at)
+    running = st.Running(event.attempt, event.launch, event.round, at)
+    row = replace(row, state=running, attempts=(*row.attempts, attempt), stop_requested=False, skip_after_stop=False)
+    state = _with_cell(state, row)
+    return replace(state, queue=tuple(name for name in state.queue if name != event.cell))
+
+
+def _end_attempt(row: CellRow, number: int, **changes: Any) -> CellRow:
+    attempts = tuple(replace(one, **changes) if one.number == number else one for one in row.attempts)
+    return replace(row, attempts=attempts, stop_requested=False, skip_after_stop=False)
+
+
+def _running_row(state: RunState, cell: str, attempt: int) -> CellRow | None:
+    row = state.cells.get(cell)
+    if row is None or not isinstance(row.state, st.Running) or row.state.attempt != attempt:
+        return None
+    return row
+
+
+def _attempt_done(state: RunState, event: ev.AttemptDone, at: float) -> RunState | None:
+    row = _running_row(state, event.cell, event.attempt)
+    if row is None:
+        return None
+    ended = _end_attempt(
+        row,
+        event.attempt,
+        outcome=st.CellPhase.DONE,
+        ended=at,
+        figures=event.figures,
+        flags=event.flags,
+        sha256=event.sha256,
+        fingerprint=event.fingerprint,
+    )
+    if row.skip_after_stop:
+        return _with_cell(state, replace(ended, state=st.Skipped("operator", "skipped while it ran")))
+    return _with_cell(state, replace(ended, state=st.Done(at) if ended.next_round() is None else st.Pending()))
+
+
+def _attempt_failed(state: RunState, event: ev.AttemptFailed, at: float) -> RunState | None:
+    row = _running_row(state, event.cell, event.attempt)
+    if row is None:
+        return None
+    cause = _cause(event)
+    ended = _end_attempt(
+        row,
+        event.attempt,
+        outcome=st.CellPhase.FAILED,
+        ended=at,
+        figures=event.figures,
+        cause=cause,
+        sha256=event.sha256,
+    )
+    if row.skip_after_stop:
+        return _with_cell(state, replace(ended, state=st.Skipped("operator", "skipped while it ran")))
+    if may_retry_by_itself(ended, cause, int(_protocol(state).get("retries", 2))):
+        return _with_cell(state, replace(ended, state=st.Pending(automatic_retry_of=cause)))
+    return _with_cell(state, replace(ended, state=st.Failed(cause, at)))
+
+
+def may_retry_by_itself(row: CellRow, cause: st.Cause, retries: int) -> bool:
+    """Whether the cause allows one more attempt as it is: `retries` times at most in a row."""
+    if cause.retry is not st.Retry.AS_IS:
+        return False
+    failed_in_a_row = 0
+    for attempt in reversed(row.attempts):
+        if attempt.outcome is not st.CellPhase.FAILED or attempt.revision != row.cell.revision:
+            break
+        failed_in_a_row += 1
+    return failed_in_a_row <= retries
+
+
+def _attempt_stopped(state: RunState, event: ev.AttemptStopped, at: float) -> RunState | None:
+    row = _running_row(state, event.cell, event.attempt)
+    if row is None:
+        return None
+    ended = _end_attempt(
+        row,
+        event.attempt,
+        outcome=st.CellPhase.STOPPED,
+        ended=at,
+        figures=event.figures,
+        sha256=event.sha256,
+        by=event.by,
+    )
+    after: st.CellState = st.Stopped(event.by, at)
+    if row.skip_after_stop:
+        after = st.Skipped(event.by, "skipped while it ran")
+    return _with_cell(state, replace(ended, state=after))
+
+
+def _attempt_interrupted(state: RunState, event: ev.AttemptInterrupted, at: float) -> RunState | None:
+    """Void: the cell goes back to pending and is measured again as the next attempt, two times at most in a row."""
+    row = _running_row(state, event.cell, event.attempt)
+    if row is None:
+        return None
+    cause = st.Cause("INTERRUPTED", event.why, retry=st.Retry.AS_IS)
+    ended = _end_attempt(row, event.attempt, outcome=st.CellPhase.INTERRUPTED, ended=at, cause=cause)
+    if row.skip_after_stop:
+        return _with_cell(state, replace(ended, state=st.Skipped("operator", "skipped while it ran")))
+    in_a_row = 0
+    for attempt in reversed(ended.attempts):
+        if attempt.outcome is not st.CellPhase.INTERRUPTED:
+            break
+        in_a_row += 1
+    retries = int(_protocol(state).get("retries", 2))
+    again = in_a_row <= retries and not row.stop_requested
+    after: st.CellState = st.Pending(automatic_retry_of=cause) if again else st.Interrupted(event.why, at)
+    return _with_cell(state, replace(ended, state=after))
+
+
+# --- the schedule
+
+
+def _move(state: RunState, names: tuple[str, ...], to: st.CellState) -> RunState:
+    cells = dict(state.cells)
+    for name in names:
+        row = cells.get(name)
+        if row is not None and to.phase in st.CELL_TRANSITIONS[row.state.phase]:
+            cells[name] = replace(row, state=to)
+    return replace(state, cells=cells, queue=tuple(one for one in state.queue if one not in names))
+
+
+def _cells_moved_first(state: RunState, event: ev.CellsMovedFirst, at: float) -> RunState:
+    rest = tuple(name for name in state.queue if name not in event.cells)
+    return replace(state, queue=(*event.cells, *rest))
+
+
+def _cells_retried(state: RunState, event: ev.CellsRetried, at: float) -> RunState:
+    """Back to pending. A cell whose rounds are all done gets one more round, so that an attempt n + 1 is made."""
+    cells = dict(state.cells)
+    for name in event.cells:
+        row = cells.get(name)
+        if row is None or row.state.phase not in st.END_PHASES:
+            continue
+        cell = row.cell
+        if row.next_round() is None:
+            cell = replace(cell, rounds=cell.rounds + 1)
+        cells[name] = replace(row, cell=cell, state=st.Pending())
+    return replace(state, cells=cells)
+
+
+def _cells_skipped(state: RunState, event: ev.CellsSkipped, at: float) -> RunState:
+    return _move(state, event.cells, st.Skipped(event.by, event.because))
+
+
+def _cells_pruned(state: RunState, event: ev.CellsPruned, at: float) -> RunState:
+    return _move(state, event.cells, st.Pruned(event.because))
+
+
+def _cells_unfit(state: RunState, event: ev.CellsUnfit, at: float) -> RunState:
+    return _move(state, event.cells, st.Unfit(event.because))
+
+
+def _cell_stop_requested(state: RunState, event: ev.CellStopRequested, at: float) -> RunState | None:
+    row = _running_row(state, event.cell, event.attempt)
+    if row is None:
+        return None
+    skip = row.skip_after_stop or event.then_skip
+    return _with_cell(state, replace(row, stop_requested=True, skip_after_stop=skip))
+
+
+def _run_phase(state: RunState, phase: st.RunPhase, by: str = "", because: str = "") -> RunState:
+    return replace(state, phase=phase, paused_by=by, paused_because=because)
+
+
+def _run_paused(state: RunState, event: ev.RunPaused, at: float) -> RunState:
+    return _run_phase(state, st.RunPhase.PAUSED, event.by, event.because)
+
+
+def _run_resumed(state: RunState, event: ev.RunResumed, at: float) -> RunState:
+    return replace(_run_phase(state, st.RunPhase.RUNNING), outcome="")
+
+
+def _run_draining(state: RunState, event: ev.RunDraining, at: float) -> RunState:
+    return _run_phase(state, st.RunPhase.DRAINING, event.by)
+
+
+def _run_stopping(state: RunState, event: ev.RunStopping, at: float) -> RunState:
+    return _run_phase(state, st.RunPhase.STOPPING, event.by)
+
+
+def _run_ended(state: RunState, event: ev.RunEnded, at: float) -> RunState:
+    return replace(_run_phase(state, st.RunPhase.ENDED), outcome=event.outcome)
+
+
+def _debt_taken(state: RunState, event: ev.DebtTaken, at: float) -> RunState:
+    return replace(state, debts={**state.debts, event.debt: event.what})
+
+
+def _debt_settled(state: RunState, event: ev.DebtSettled, at: float) -> RunState:
+    return replace(state, debts={name: what for name, what in state.debts.items() if name != event.debt})
+
+
+def _warned(state: RunState, event: ev.Warned, at: float) -> RunState:
+    return replace(state, warnings=(*state.warnings, Notice(at, event.text, event.about)))
+
+
+def _launch_held(state: RunState, event: ev.LaunchHeld, at: float) -> RunState:
+    text = f"launch of {event.deployment} held back: " + "; ".join(event.findings)
+    return replace(state, warnings=(*state.warnings, Notice(at, text, event.deployment)))
+
+
+def _protocol(state: RunState) -> Mapping[str, Any]:
+    return state.created.protocol if state.created else {}
+
+
+def _cause(event: ev.LaunchFailed | ev.AttemptFailed) -> st.Cause:
+    retry = st.Retry(event.retry) if event.retry in set(st.Retry) else st.Retry.CHANGE
+    return st.Cause(event.cause, event.text, event.evidence, event.do, retry)
+
+
+_HANDLERS: dict[type, _Handler] = {
+    ev.RunCreated: _run_created,
+    ev.EpochBegan: _epoch_began,
+    ev.DeploymentAdded: _deployment_added,
+    ev.CellAdded: _cell_added,
+    ev.CellEdited: _cell_edited,
+    ev.CommandTaken: _command_taken,
+    ev.LaunchPlanned: _launch_planned,
+    ev.LaunchHeld: _launch_held,
+    ev.LaunchStarting: _launch_starting,
+    ev.LaunchReady: _launch_ready,
+    ev.LaunchStopping: _launch_stopping,
+    ev.LaunchDirty: _launch_dirty,
+    ev.LaunchGone: _launch_gone,
+    ev.LaunchFailed: _launch_failed,
+    ev.AttemptStarted: _attempt_started,
+    ev.AttemptDone: _attempt_done,
+    ev.AttemptFailed: _attempt_failed,
+    ev.AttemptStopped: _attempt_stopped,
+    ev.AttemptInterrupted: _attempt_interrupted,
+    ev.CellsMovedFirst: _cells_moved_first,
+    ev.CellsRetried: _cells_retried,
+    ev.CellsSkipped: _cells_skipped,
+    ev.CellsPruned: _cells_pruned,
+    ev.CellsUnfit: _cells_unfit,
+    ev.CellStopRequested: _cell_stop_requested,
+    ev.RunPaused: _run_paused,
+    ev.RunResumed: _run_resumed,
+    ev.RunDraining: _run_draining,
+    ev.RunStopping: _run_stopping,
+    ev.RunEnded: _run_ended,
+    ev.DebtTaken: _debt_taken,
+    ev.DebtSettled: _debt_settled,
+    ev.Warned: _warned,
+}

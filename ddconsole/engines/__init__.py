@@ -1,0 +1,1 @@
+"""What an inference server is: arguments, readiness, log grammar, counters, failure signatures."""
