@@ -77,6 +77,8 @@ class LaunchRow:
     build: Mapping[str, Any] = field(default_factory=dict)
     start_seconds: float | None = None
     canary: Mapping[str, Any] = field(default_factory=dict)
+    cause: st.Cause | None = None
+    """Why it failed: kept while what is left of it is cleared away."""
     taken_over: int = 0
     """How many lines of its event file are in the journal."""
 
@@ -112,6 +114,8 @@ class RunState:
     warnings: tuple[Notice, ...] = ()
     epoch: int = 0
     seq: int = 0
+    resumed_at_launch: int = 0
+    """Launches up to this one were known when the operator last said to go on."""
     boot: str = ""
     began: float = 0.0
     at: float = 0.0
@@ -279,19 +283,34 @@ def _launch_gone(state: RunState, event: ev.LaunchGone, at: float) -> RunState |
 
 
 def _launch_failed(state: RunState, event: ev.LaunchFailed, at: float) -> RunState | None:
-    """The launch failed; its waiting cells say so once, together, where the cause repeats."""
+    """The launch failed; before it was ready, its waiting cells say so once, together, where the cause repeats."""
+    before = state.launches.get(event.launch)
     cause = _cause(event)
-    moved = _launch_moved(state, event.launch, st.LaunchFailed(cause, at))
-    if moved is None or cause.retry is st.Retry.AS_IS:
+    moved = _launch_moved(state, event.launch, st.LaunchFailed(cause, at), cause=cause)
+    if moved is None or before is None or before.start_seconds is not None:
         return moved
-    row = moved.launches[event.launch]
+    failed = failed_starts(moved, before.deployment)
+    if cause.retry is st.Retry.AS_IS and failed <= int(_protocol(state).get("retries", 2)):
+        return moved
     cells = {
         name: replace(cell, state=st.Blocked(event.launch, cause))
-        if cell.cell.deployment == row.deployment and isinstance(cell.state, st.Pending)
+        if cell.cell.deployment == before.deployment and isinstance(cell.state, st.Pending)
         else cell
         for name, cell in moved.cells.items()
     }
     return replace(moved, cells=cells)
+
+
+def failed_starts(state: RunState, deployment: str) -> int:
+    """How many starts of a deployment's server failed in a row, up to now."""
+    number = 0
+    for launch in reversed(tuple(state.launches.values())):
+        if launch.deployment != deployment:
+            continue
+        if launch.cause is None or launch.start_seconds is not None:
+            break
+        number += 1
+    return number
 
 
 # --- attempts
@@ -299,9 +318,12 @@ def _launch_failed(state: RunState, event: ev.LaunchFailed, at: float) -> RunSta
 
 def _attempt_started(state: RunState, event: ev.AttemptStarted, at: float) -> RunState | None:
     row = state.cells.get(event.cell)
-    if row is None or not isinstance(row.state, st.Pending):
+    if row is None:
         return None
     attempt = Attempt(event.attempt, event.launch, event.round, event.revision, started=at)
+    if not isinstance(row.state, st.Pending):
+        withdrawn = replace(attempt, outcome=st.CellPhase.INTERRUPTED, ended=at)
+        return _with_cell(state, replace(row, attempts=(*row.attempts, withdrawn)))
     running = st.Running(event.attempt, event.launch, event.round, at)
     row = replace(row, state=running, attempts=(*row.attempts, attempt), stop_requested=False, skip_after_stop=False)
     state = _with_cell(state, row)
@@ -438,7 +460,7 @@ def _cells_retried(state: RunState, event: ev.CellsRetried, at: float) -> RunSta
         cell = row.cell
         if row.next_round() is None:
             cell = replace(cell, rounds=cell.rounds + 1)
-        cells[name] = replace(row, cell=cell, state=st.Pending())
+        cells[name] = replace(row, cell=cell, state=st.Pending(again=True))
     return replace(state, cells=cells)
 
 
@@ -471,7 +493,8 @@ def _run_paused(state: RunState, event: ev.RunPaused, at: float) -> RunState:
 
 
 def _run_resumed(state: RunState, event: ev.RunResumed, at: float) -> RunState:
-    return replace(_run_phase(state, st.RunPhase.RUNNING), outcome="")
+    running = _run_phase(state, st.RunPhase.RUNNING)
+    return replace(running, outcome="", resumed_at_launch=max(state.launches, default=0))
 
 
 def _run_draining(state: RunState, event: ev.RunDraining, at: float) -> RunState:

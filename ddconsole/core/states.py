@@ -56,6 +56,8 @@ class Pending:
     phase: ClassVar[CellPhase] = CellPhase.PENDING
     automatic_retry_of: Cause | None = None
     """Set while it waits for a retry that the cause allows."""
+    again: bool = False
+    """Told to be measured once more: it may join a launch that has measured it before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,11 +274,20 @@ class LaunchFailed:
 LaunchState = Planned | Starting | Ready | Stopping | Dirty | Gone | LaunchFailed
 
 LAUNCH_TRANSITIONS: dict[LaunchPhase, frozenset[LaunchPhase]] = {
-    LaunchPhase.PLANNED: frozenset({LaunchPhase.STARTING, LaunchPhase.FAILED, LaunchPhase.GONE}),
-    LaunchPhase.STARTING: frozenset(
-        {LaunchPhase.STARTING, LaunchPhase.READY, LaunchPhase.STOPPING, LaunchPhase.FAILED, LaunchPhase.DIRTY}
+    LaunchPhase.PLANNED: frozenset(
+        {LaunchPhase.STARTING, LaunchPhase.STOPPING, LaunchPhase.FAILED, LaunchPhase.DIRTY, LaunchPhase.GONE}
     ),
-    LaunchPhase.READY: frozenset({LaunchPhase.STOPPING, LaunchPhase.FAILED, LaunchPhase.DIRTY}),
+    LaunchPhase.STARTING: frozenset(
+        {
+            LaunchPhase.STARTING,
+            LaunchPhase.READY,
+            LaunchPhase.STOPPING,
+            LaunchPhase.FAILED,
+            LaunchPhase.DIRTY,
+            LaunchPhase.GONE,
+        }
+    ),
+    LaunchPhase.READY: frozenset({LaunchPhase.STOPPING, LaunchPhase.FAILED, LaunchPhase.DIRTY, LaunchPhase.GONE}),
     LaunchPhase.STOPPING: frozenset({LaunchPhase.STOPPING, LaunchPhase.GONE, LaunchPhase.DIRTY, LaunchPhase.FAILED}),
     LaunchPhase.DIRTY: frozenset({LaunchPhase.GONE, LaunchPhase.FAILED}),
     LaunchPhase.GONE: frozenset(),

@@ -65,3 +65,5 @@ class LoadReport:
     warmup_requests: int
     warmup_failed: int
     notes: Sequence[str] = ()
+    achieved_concurrency: float | None = None
+    """Mean requests in flight from the first sending to the last: while there was work. None with too few requests."""

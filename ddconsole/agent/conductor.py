@@ -1,0 +1,222 @@
+"""The conductor of one run: it looks at the journal's state and at the runner, and does the next thing."""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Awaitable, Callable
+
+from ddconsole.agent.journal import Journal
+from ddconsole.agent.launch_orders import LaunchOrders
+from ddconsole.agent.launcher import Launcher
+from ddconsole.agent.takeover import RunnerEvents, bury, clean
+from ddconsole.core import states as st
+from ddconsole.core.clock import Clock
+from ddconsole.core.control import Control, control_to_json
+from ddconsole.core.events import (
+    LaunchFailed,
+    LaunchGone,
+    LaunchHeld,
+    LaunchPlanned,
+    RunEnded,
+    RunPaused,
+)
+from ddconsole.core.fold import LaunchRow, RunState
+from ddconsole.core.schedule import NextLaunch, control_for, next_launch, pause_reason
+from ddconsole.engines.engine import Engine
+from ddconsole.runner.durable import write_json
+from ddconsole.runner.identity import members_by_folder
+from ddconsole.runner.run_directory import RunDirectory
+
+TICK = 0.2
+"""Real seconds between two looks."""
+_LEASE_RENEWAL = 10.0
+"""Real seconds between two signs of life to the runner."""
+_SPACE_NEEDED = 4 * 1024 * 1024
+"""Bytes free below which the sweep pauses rather than lose a result."""
+_BY = "ddconsole"
+
+Gate = Callable[[str, RunState], Awaitable[tuple[str, ...]]]
+"""Checks before a launch of a deployment: what would spoil it."""
+
+logger = logging.getLogger(__name__)
+
+
+class Conductor:
+    """Conducts one run until it has ended and is quiet."""
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        journal: Journal,
+        orders: LaunchOrders,
+        engine: Engine,
+        launcher: Launcher,
+        gate: Gate,
+        clock: Clock,
+    ) -> None:
+        self.run = run
+        self.journal = journal
+        self._orders = orders
+        self._engine = engine
+        self._launcher = launcher
+        self._gate = gate
+        self._clock = clock
+        self._wake = asyncio.Event()
+        self._events: RunnerEvents | None = None
+        self._events_of = 0
+        self._control: Control | None = None
+        self._control_at = 0.0
+        self._storage_failed = ""
+
+    def wake(self) -> None:
+        """Look at once: a command was taken."""
+        self._wake.set()
+
+    @property
+    def active(self) -> bool:
+        """Whether the run still needs a conductor."""
+        state = self.journal.state
+        return state.phase is not st.RunPhase.ENDED or state.live_launch() is not None
+
+    async def conduct(self) -> None:
+        """Look and act, for ever; a full or broken disk pauses the sweep and nothing else."""
+        while True:
+            try:
+                await self._tick()
+            except OSError as problem:
+                self._hold(problem)
+            try:
+                await asyncio.wait_for(self._wake.wait(), TICK)
+            except TimeoutError:
+                continue
+            self._wake.clear()
+
+    def _hold(self, problem: OSError) -> None:
+        """Pause because something cannot be written; say so once, with the reserve given up for it."""
+        because = f"cannot write: {problem.strerror or problem} ({problem.filename or self.run.path})"
+        logger.error("%s", because)
+        if self._storage_failed == because:
+            return
+        self._storage_failed = because
+        self.journal.give_up_ballast()
+        if self.journal.state.phase is st.RunPhase.RUNNING:
+            try:
+                self.journal.append([RunPaused(_BY, f"{because}; free space, then resume")])
+            except OSError:
+                self._storage_failed = ""
+
+    async def _tick(self) -> None:
+        live = self.journal.state.live_launch()
+        if live is not None:
+            await self._look_after(live)
+        state = self.journal.state
+        self._pause_if_due(state)
+        live = self.journal.state.live_launch()
+        if live is None:
+            await self._begin_next()
+        elif live.state.phase is not st.LaunchPhase.DIRTY:
+            self._steer(live)
+
+    # --- a launch that lives
+
+    async def _look_after(self, live: LaunchRow) -> None:
+        if live.state.phase is st.LaunchPhase.DIRTY:
+            await self._try_to_clean(live)
+            return
+        alive = self._launcher.alive(self.run.launch(live.number))
+        if self._events is None or self._events_of != live.number:
+            self._events, self._events_of = RunnerEvents(self.journal, self.run, live.number), live.number
+        self._events.take_over()
+        after = self.journal.state.launches[live.number]
+        if not alive and after.state.phase in st.LIVE_LAUNCH_PHASES:
+            why = "the runner died" if after.pid else "the runner died before it started the server"
+            await bury(self.journal, self.run, after, self._engine, why, self._clock)
+
+    async def _try_to_clean(self, live: LaunchRow) -> None:
+        """Nothing goes on until what a launch left is gone; its own processes are ended once more."""
+        folder = self.run.launch(live.number)
+        if self._launcher.alive(folder):
+            return
+        if members_by_folder(folder.path, folder.server_log):
+            await clean(folder, self._engine, self._clock)
+        if members_by_folder(folder.path, folder.server_log):
+            return
+        if await self._orders.memory_is_held(self.journal.state, live.deployment):
+            return
+        self.journal.append([LaunchGone(live.number)])
+
+    def _pause_if_due(self, state: RunState) -> None:
+        if state.phase not in (st.RunPhase.RUNNING, st.RunPhase.DRAINING):
+            return
+        live = state.live_launch()
+        because = pause_reason(state)
+        if live is not None and isinstance(live.state, st.Dirty):
+            because = f"launch {live.number} left something behind: {'; '.join(live.state.holders)}"
+        free = shutil.disk_usage(self.run.path).free
+        if free < _SPACE_NEEDED:
+            because = (
+                f"only {free // 1024} KiB are free where results are written ({self.run.path}); free space, then resume"
+            )
+            self.journal.give_up_ballast()
+        if because:
+            self.journal.append([RunPaused(_BY, because)])
+
+    def _steer(self, live: LaunchRow) -> None:
+        """Write the wanted state when it changed, or to renew the lease."""
+        before = self._control
+        generation = before.generation if before else 0
+        lease = before.lease if before else 0
+        wanted = control_for(self.journal.state, live, generation, lease)
+        now = asyncio.get_running_loop().time()
+        same_launch = self._events_of == live.number
+        if before is not None and wanted == before and same_launch and now - self._control_at < _LEASE_RENEWAL:
+            return
+        wanted = control_for(self.journal.state, live, generation + 1, lease + 1)
+        write_json(self.run.launch(live.number).control, control_to_json(wanted))
+        self._control, self._control_at = wanted, now
+
+    # --- no launch lives
+
+    async def _begin_next(self) -> None:
+        state = self.journal.state
+        if state.phase in (st.RunPhase.PAUSED, st.RunPhase.ENDED):
+            return
+        if state.phase is not st.RunPhase.RUNNING:
+            outcome = "stopped" if state.phase is st.RunPhase.STOPPING else "drained"
+            self.journal.append([RunEnded(outcome)])
+            return
+        due = next_launch(state)
+        if due is None:
+            self.journal.append([RunEnded("complete")])
+            return
+        findings = await self._gate(due.deployment, state)
+        if self.journal.state.phase is not st.RunPhase.RUNNING:
+            return
+        if findings:
+            self.journal.append(
+                [LaunchHeld(due.deployment, findings), RunPaused(_BY, f"launch held back: {'; '.join(findings)}")]
+            )
+            return
+        await self._launch(due)
+
+    async def _launch(self, due: NextLaunch) -> None:
+        """Write the order, then the intent, then start the runner."""
+        order = await self._orders.order(due, self.journal.state)
+        folder = self.run.launch(due.number)
+        folder.path.mkdir(parents=True, exist_ok=True)
+        self._orders.write(order, folder)
+        self.journal.append([LaunchPlanned(due.number, due.deployment, due.round)])
+        row = self.journal.state.launches[due.number]
+        self._control = None
+        self._events, self._events_of = RunnerEvents(self.journal, self.run, due.number), due.number
+        self._steer(row)
+        try:
+            self._launcher.start(self.run, due.number)
+        except OSError as problem:
+            self.journal.append(
+                [
+                    LaunchFailed(
+                        due.number, "RUNNER-START", f"the runner could not be started: {problem}", retry="change"
+                    )
+                ]
+            )

@@ -1,0 +1,107 @@
+"""The journal of one run: the agent alone writes it, and nothing is shown before it is on disk."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from ddconsole.core.clock import Clock
+from ddconsole.core.events import Entry, EpochBegan, Event, JournalRepaired, Origin
+from ddconsole.core.fold import RunState, apply, fold
+from ddconsole.core.journal_line import encode_line, read_lines
+from ddconsole.runner.durable import AppendFile, write_whole
+
+_BALLAST_BYTES = 256 * 1024
+"""Kept beside the journal and given up when the disk is full, so that the pause can still be written down."""
+
+
+class JournalDamaged(Exception):
+    """A line in the middle cannot be read: the file is left as it is, and no run goes on from it."""
+
+
+class Journal:
+    """An open journal with the state that it folds to."""
+
+    def __init__(self, path: Path, clock: Clock, entries: Sequence[Entry], lines: Sequence[bytes]) -> None:
+        self.path = path
+        self._clock = clock
+        self._file = AppendFile(path)
+        self.state: RunState = fold(entries)
+        self.lines: list[bytes] = list(lines)
+        """Every line, newline included: what consoles are sent."""
+        self._first_seq = entries[0].seq if entries else 1
+        self._epoch = self.state.epoch + 1
+        self._changed = asyncio.Event()
+        self._ballast = path.with_name(".ballast")
+        self._keep_ballast()
+
+    @classmethod
+    def open(cls, path: Path, clock: Clock, *, boot: str, pid: int, version: str) -> "Journal":
+        """Open or create a journal and begin an epoch. A torn last line is cut off, kept aside, and reported.
+
+        Raises:
+            JournalDamaged: a line in the middle is damaged.
+            OSError: it cannot be read or written.
+        """
+        data = path.read_bytes() if path.exists() else b""
+        entries, damage = read_lines(data)
+        if damage is not None and not damage.torn_tail:
+            raise JournalDamaged(
+                f"{path}: line {damage.line} (byte {damage.offset}) is damaged; the file was not touched"
+            )
+        events: list[Event] = []
+        if damage is not None:
+            aside = path.with_name(f"{path.name}.torn-{int(time.time())}")
+            write_whole(aside, data[damage.offset :])
+            with path.open("r+b") as file:
+                file.truncate(damage.offset)
+            events.append(JournalRepaired(len(data) - damage.offset, aside.name))
+            data = data[: damage.offset]
+        journal = cls(path, clock, entries, data.splitlines(keepends=True))
+        reason = "created" if not entries else "restarted" if journal.state.boot == boot else "host rebooted"
+        journal.append([EpochBegan(reason, boot, pid, version), *events])
+        return journal
+
+    def append(self, events: Sequence[Event], origin: Origin | None = None) -> None:
+        """Write events down, durable before anybody sees them.
+
+        Raises:
+            OSError: nothing was written.
+        """
+        if not events:
+            return
+        at = self._clock.now()
+        entries = [
+            Entry(self._epoch, self.state.seq + 1 + place, at, event, origin) for place, event in enumerate(events)
+        ]
+        lines = [encode_line(entry) for entry in entries]
+        self._file.append(b"".join(lines))
+        self._file.sync()
+        for entry in entries:
+            self.state = apply(self.state, entry)
+        self.lines += lines
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def give_up_ballast(self) -> None:
+        """Free the reserve, so that a full disk takes one more event."""
+        with contextlib.suppress(OSError):
+            self._ballast.unlink()
+
+    def _keep_ballast(self) -> None:
+        with contextlib.suppress(OSError):
+            if not self._ballast.exists():
+                self._ballast.write_bytes(b"\0" * _BALLAST_BYTES)
+
+    def after(self, seq: int) -> list[bytes]:
+        """The lines of all entries with a higher seq. `seq` counts up by one from the first line."""
+        return self.lines[max(seq - self._first_seq + 1, 0) :]
+
+    async def changed(self, timeout: float) -> bool:
+        """Wait for the next append, at most `timeout` real seconds; whether there was one."""
+        try:
+            await asyncio.wait_for(self._changed.wait(), timeout)
+        except TimeoutError:
+            return False
+        return True

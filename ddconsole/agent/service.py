@@ -1,0 +1,210 @@
+"""The agent's work without HTTP: its runs, the one that is conducted, and the machine's state."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ddconsole import __version__
+from ddconsole.agent.conductor import Conductor
+from ddconsole.agent.gate import gate_findings
+from ddconsole.agent.journal import Journal, JournalDamaged
+from ddconsole.agent.launch_orders import LaunchOrders
+from ddconsole.agent.launcher import Launcher, ProcessLauncher
+from ddconsole.agent.run_store import (
+    RunStore,
+    first_events,
+    read_state,
+    read_submission,
+    summary_of,
+)
+from ddconsole.agent.status_file import StatusFile
+from ddconsole.agent.telemetry import Telemetry
+from ddconsole.core import states as st
+from ddconsole.core.clock import Clock, ScaledClock
+from ddconsole.core.commands import decide
+from ddconsole.core.fold import RunState
+from ddconsole.core.wire import (
+    PROTOCOL,
+    Command,
+    CommandAnswer,
+    Hello,
+    RunSummary,
+    Submission,
+)
+from ddconsole.engines.register import engine as engine_of
+from ddconsole.runner.identity import boot_token
+from ddconsole.runner.run_directory import RunDirectory
+
+logger = logging.getLogger(__name__)
+
+
+class Busy(Exception):
+    """Another run is active; the text says which."""
+
+
+class Service:
+    """One agent: at most one run is conducted at a time."""
+
+    def __init__(self, runs: Path, clock: Clock, launcher: Launcher | None = None) -> None:
+        self.store = RunStore(runs)
+        self.clock = clock
+        self.telemetry = Telemetry(clock)
+        self._launcher = launcher or ProcessLauncher()
+        self._boot = boot_token()
+        self._conductor: Conductor | None = None
+        self._conducting: asyncio.Task[None] | None = None
+        self._id = secrets.token_hex(8)
+        self._started = clock.now()
+        self.consoles = 0
+        """Streams that are open."""
+        self.quit = asyncio.Event()
+        """Set when a console told the agent to leave."""
+        self.problems: list[str] = []
+        """What could not be taken over at the start, for people."""
+
+    # --- life
+
+    async def start(self) -> None:
+        """Take over the run that was active when the last agent ended, if any."""
+        for run in self.store.directories():
+            state = read_state(run)
+            if state.phase is st.RunPhase.ENDED and state.live_launch() is None:
+                continue
+            try:
+                self._conduct(run, read_submission(run))
+            except (JournalDamaged, OSError, ValueError, KeyError) as problem:
+                self.problems.append(f"{run.path.name} cannot be taken over: {problem}")
+                logger.exception("%s", self.problems[-1])
+                continue
+            return
+
+    async def stop(self) -> None:
+        """Let go: runners go on, and the next agent finds them."""
+        if self._conducting is not None:
+            self._conducting.cancel()
+            await asyncio.gather(self._conducting, return_exceptions=True)
+        await self.telemetry.stop()
+
+    @contextlib.contextmanager
+    def console(self) -> Iterator[None]:
+        """Count a console's stream for as long as it is open."""
+        self.consoles += 1
+        try:
+            yield
+        finally:
+            self.consoles -= 1
+
+    def is_idle(self) -> bool:
+        """Whether nobody needs this agent: no run is active and no console is there."""
+        return self.active_run is None and self.consoles == 0
+
+    @property
+    def active_run(self) -> str | None:
+        """The run that is conducted and not over."""
+        conductor = self._conductor
+        return conductor.run.path.name if conductor is not None and conductor.active else None
+
+    def _conduct(self, run: RunDirectory, submission: Submission) -> Conductor:
+        engine = engine_of(str(submission.engine["kind"]))
+        journal = Journal.open(run.journal, self.clock, boot=self._boot, pid=os.getpid(), version=__version__)
+        if not journal.state.created:
+            journal.append(first_events(submission))
+        if self._conducting is not None:
+            self._conducting.cancel()
+        orders = LaunchOrders(submission, engine)
+
+        async def gate(deployment: str, state: RunState) -> tuple[str, ...]:
+            return await gate_findings(run, submission, engine, orders, deployment, state)
+
+        conductor = Conductor(run, journal, orders, engine, self._launcher, gate, self.clock)
+        self._conductor = conductor
+        self.telemetry.keep_for(run)
+        self._conducting = asyncio.create_task(self._watch(conductor), name=f"conduct {run.path.name}")
+        return conductor
+
+    async def _watch(self, conductor: Conductor) -> None:
+        """Conduct, and keep the status file that `ddconsole status --short` reads."""
+        status = StatusFile(conductor.run, self.clock)
+        keeping = asyncio.create_task(status.keep(conductor.journal, self.telemetry))
+        try:
+            await conductor.conduct()
+        finally:
+            keeping.cancel()
+
+    # --- what consoles ask
+
+    def hello(self) -> Hello:
+        """Who answers."""
+        return Hello(
+            protocol=PROTOCOL,
+            version=__version__,
+            agent=self._id,
+            pid=os.getpid(),
+            boot=self._boot,
+            started=self._started,
+            hostname=socket.gethostname(),
+            run=self.active_run,
+            simulated=isinstance(self.clock, ScaledClock),
+            now=self.clock.now(),
+            clock_scale=self.clock.scale if isinstance(self.clock, ScaledClock) else 1.0,
+        )
+
+    def runs(self) -> Sequence[RunSummary]:
+        """All runs, newest first."""
+        found = [
+            summary_of(self.state(run), run.path.name, active=run.path.name == self.active_run)
+            for run in self.store.directories()
+        ]
+        return sorted(found, key=lambda one: one.began, reverse=True)
+
+    def state(self, run: RunDirectory) -> RunState:
+        """The state of a run, conducted or not."""
+        journal = self.journal(run.path.name)
+        return journal.state if journal is not None else read_state(run)
+
+    def journal(self, run: str) -> Journal | None:
+        """The open journal of a run, or None when the run is not conducted."""
+        conductor = self._conductor
+        return conductor.journal if conductor is not None and conductor.run.path.name == run else None
+
+    def submit(self, submission: Submission) -> str:
+        """Begin a run.
+
+        Raises:
+            Busy: another run is active.
+            BadSubmission, RunExists: see `RunStore.create`.
+            OSError: its folder cannot be written.
+        """
+        active = self.active_run
+        if active is not None:
+            raise Busy(active)
+        run = self.store.create(submission)
+        self._conduct(run, submission)
+        return submission.run
+
+    def command(self, run: RunDirectory, command: Command) -> CommandAnswer:
+        """Take a command, or refuse it.
+
+        Raises:
+            Busy: the run is over and another one is active.
+            OSError: the command could not be written down: it had no effect.
+        """
+        journal = self.journal(run.path.name)
+        conductor = self._conductor
+        if journal is None or conductor is None:
+            answer = decide(read_state(run), command).answer
+            if not answer.taken:
+                return answer
+            if self.active_run is not None:
+                raise Busy(self.active_run)
+            conductor = self._conduct(run, read_submission(run))
+            journal = conductor.journal
+        decision = decide(journal.state, command)
+        journal.append(decision.events)
+        conductor.wake()
+        return decision.answer

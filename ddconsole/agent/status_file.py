@@ -1,0 +1,66 @@
+"""`status.json`: the summary that `ddconsole status --short` shows without asking anybody."""
+
+import asyncio
+import contextlib
+import json
+from typing import Any
+
+from ddconsole.agent.journal import Journal
+from ddconsole.agent.telemetry import Telemetry
+from ddconsole.core import states as st
+from ddconsole.core.clock import Clock
+from ddconsole.core.duration import remaining_of_run
+from ddconsole.core.fold import RunState
+from ddconsole.core.sweep import cell_label
+from ddconsole.runner.run_directory import RunDirectory
+
+_INTERVAL = 2.0
+"""Real seconds between two looks."""
+
+
+class StatusFile:
+    """Keeps the status file of a conducted run. Its own age tells whether anybody still writes it."""
+
+    def __init__(self, run: RunDirectory, clock: Clock) -> None:
+        self._run = run
+        self._clock = clock
+
+    async def keep(self, journal: Journal, telemetry: Telemetry) -> None:
+        """Write it whenever something changed, and every few seconds while the run is active."""
+        written: dict[str, Any] = {}
+        while True:
+            content = status_of(journal.state, self._run.path.name)
+            rate = telemetry.progress.output_rate if telemetry.progress else None
+            content["output_rate"] = rate
+            if content != written or journal.state.phase is not st.RunPhase.ENDED:
+                self._write({**content, "at": self._clock.now()})
+                written = content
+            await journal.changed(_INTERVAL)
+            await asyncio.sleep(0.2)
+
+    def _write(self, content: dict[str, Any]) -> None:
+        path = self._run.status
+        temporary = path.with_suffix(".part")
+        with contextlib.suppress(OSError):
+            temporary.write_text(json.dumps(content))
+            temporary.rename(path)
+
+
+def status_of(state: RunState, run: str) -> dict[str, Any]:
+    """The summary of a run, as JSON."""
+    counts = {phase.value: number for phase, number in state.counts().items()}
+    running = state.running_cell()
+    label = cell_label(running.cell, state.deployments[running.cell.deployment]) if running else ""
+    return {
+        "run": run,
+        "phase": state.phase.value,
+        "outcome": state.outcome,
+        "paused_because": state.paused_because,
+        "counts": counts,
+        "cells": len(state.cells),
+        "running": label,
+        "began": state.began,
+        "left": remaining_of_run(state),
+        "debts": list(state.debts.values()),
+        "simulated": bool(state.created and state.created.simulated),
+    }

@@ -1,0 +1,122 @@
+"""Taking a runner's events over into the journal, and what follows when a runner is gone."""
+
+import hashlib
+import json
+
+from ddconsole.agent.journal import Journal
+from ddconsole.core import states as st
+from ddconsole.core.attempt_file import AttemptFile, attempt_from_json
+from ddconsole.core.clock import Clock
+from ddconsole.core.events import (
+    AttemptDone,
+    AttemptInterrupted,
+    Entry,
+    Event,
+    LaunchDirty,
+    LaunchFailed,
+    Origin,
+)
+from ddconsole.core.fold import LaunchRow
+from ddconsole.core.journal_line import DamagedLine, decode_line
+from ddconsole.engines.engine import Engine
+from ddconsole.runner.identity import ProcessIdentity, members_by_folder
+from ddconsole.runner.run_directory import LaunchDirectory, RunDirectory
+from ddconsole.runner.server_process import stop_members
+
+
+class RunnerEvents:
+    """Reads one launch's event file and appends its events to the journal, each once."""
+
+    def __init__(self, journal: Journal, run: RunDirectory, launch: int) -> None:
+        self._journal = journal
+        self._folder = run.launch(launch)
+        self._launch = launch
+        self._offset = 0
+
+    def take_over(self) -> int:
+        """Append what came since the last call; the number of events."""
+        try:
+            with self._folder.events.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return 0
+        whole, _, _ = data.rpartition(b"\n")
+        if not whole:
+            return 0
+        taken = 0
+        for line in whole.split(b"\n"):
+            entry = _decoded(line)
+            row = self._journal.state.launches.get(self._launch)
+            if entry is not None and entry.event is not None and row is not None and entry.seq > row.taken_over:
+                self._journal.append([entry.event], Origin(self._launch, entry.seq))
+                taken += 1
+            self._offset += len(line) + 1
+        return taken
+
+
+def _decoded(line: bytes) -> Entry | None:
+    """The entry, or None for the ruins of a line that a full disk or a kill left: it was never acknowledged."""
+    try:
+        return decode_line(line)
+    except (DamagedLine, ValueError, KeyError, TypeError):
+        return None
+
+
+async def bury(journal: Journal, run: RunDirectory, launch: LaunchRow, engine: Engine, why: str, clock: Clock) -> None:
+    """A runner is gone without having ended its launch: clear its processes away, then say what is known.
+
+    A result that was written whole before its event is adopted; a running cell without one is interrupted.
+    """
+    folder = run.launch(launch.number)
+    left = await clean(folder, engine, clock)
+    events: list[Event] = []
+    row = journal.state.running_cell()
+    if row is not None and isinstance(row.state, st.Running) and row.state.launch == launch.number:
+        events.append(
+            _adopted(run, row.cell.id, row.state)
+            or AttemptInterrupted(row.cell.id, row.state.attempt, launch.number, why)
+        )
+    events.append(LaunchFailed(launch.number, "RUNNER-DIED", why, do="goes on by itself", retry=st.Retry.AS_IS))
+    if left:
+        events.append(LaunchDirty(launch.number, left))
+    journal.append(events)
+
+
+async def clean(folder: LaunchDirectory, engine: Engine, clock: Clock) -> tuple[str, ...]:
+    """End every process of a launch whose runner is gone; the answer is what is left."""
+
+    def members() -> set[ProcessIdentity]:
+        return members_by_folder(folder.path, folder.server_log)
+
+    return await stop_members(members, None, engine.stop_steps, lambda _name, _deadline: None, clock)
+
+
+def _adopted(run: RunDirectory, cell: str, running: st.Running) -> AttemptDone | None:
+    """The event that the runner could not write any more, if its result file is whole and is this attempt's."""
+    path = run.attempt(cell, running.attempt)
+    try:
+        raw = path.read_bytes()
+        attempt = attempt_from_json(json.loads(raw))
+    except (OSError, ValueError):
+        return None
+    if not _is_of(attempt, cell, running):
+        return None
+    return AttemptDone(
+        cell,
+        running.attempt,
+        running.launch,
+        hashlib.sha256(raw).hexdigest(),
+        attempt.fingerprint,
+        attempt.figures,
+        (*attempt.flags, "adopted: the runner died between the result and its event"),
+    )
+
+
+def _is_of(attempt: AttemptFile, cell: str, running: st.Running) -> bool:
+    return (
+        attempt.outcome == "done"
+        and attempt.cell["id"] == cell
+        and attempt.attempt == running.attempt
+        and attempt.launch == running.launch
+    )

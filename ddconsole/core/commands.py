@@ -1,0 +1,205 @@
+"""What a command does: from the run's state and a command to events, or to a refusal that says what is possible."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ddconsole.core import events as ev
+from ddconsole.core import states as st
+from ddconsole.core.editing import EditProblem, edit_cell
+from ddconsole.core.fold import CellRow, RunState
+from ddconsole.core.sweep import Deployment, cell_label, to_json
+from ddconsole.core.wire import Command, CommandAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The events of a command, in order (none when it is refused), and what the operator is told."""
+
+    events: tuple[ev.Event, ...]
+    answer: CommandAnswer
+
+
+def decide(state: RunState, command: Command) -> Decision:
+    """Make events of a command. A command whose id has taken effect before changes nothing and says so."""
+    if command.id in state.commands:
+        return Decision((), CommandAnswer(taken=True, text="done before", cells=command.cells))
+    if command.name in set(st.RunCommand):
+        return _run_command(state, command, st.RunCommand(command.name))
+    if command.name in set(st.CellCommand):
+        return _cell_command(state, command, st.CellCommand(command.name))
+    known = ", ".join((*st.CellCommand, *st.RunCommand))
+    return _refused(f"there is no command {command.name!r}; there are {known}")
+
+
+def _refused(text: str) -> Decision:
+    return Decision((), CommandAnswer(taken=False, text=text))
+
+
+def _taken(command: Command, events: Sequence[ev.Event], text: str, cells: tuple[str, ...] = ()) -> Decision:
+    taken = ev.CommandTaken(command.id, command.name, cells or command.cells, command.by)
+    return Decision((taken, *events), CommandAnswer(taken=True, text=text, cells=cells or command.cells))
+
+
+# --- the run
+
+
+def _run_command(state: RunState, command: Command, name: st.RunCommand) -> Decision:
+    if state.phase not in st.RUN_COMMANDS[name]:
+        legal = ", ".join(one for one in st.RunCommand if state.phase in st.RUN_COMMANDS[one]) or "none"
+        return _refused(f"the run is {state.phase}: {name} means nothing now; possible: {legal}")
+    event, text = _run_event(command, name)
+    return _taken(command, (event,), text)
+
+
+def _run_event(command: Command, name: st.RunCommand) -> tuple[ev.Event, str]:
+    match name:
+        case st.RunCommand.PAUSE:
+            because = command.because or "asked"
+            return ev.RunPaused(command.by, because), "no further cell after this one; the server stays up"
+        case st.RunCommand.RESUME:
+            return ev.RunResumed(command.by), "going on"
+        case st.RunCommand.DRAIN:
+            return ev.RunDraining(command.by), "no new launches: what the running server has to do is done"
+        case st.RunCommand.STOP:
+            return ev.RunStopping(command.by), "stopping now"
+
+
+# --- cells
+
+
+def _cell_command(state: RunState, command: Command, name: st.CellCommand) -> Decision:
+    rows = [state.cells[one] for one in command.cells if one in state.cells]
+    unknown = [one for one in command.cells if one not in state.cells]
+    if unknown:
+        return _refused(f"there is no cell {', '.join(unknown)} in this run")
+    if not rows:
+        return _refused(f"{name}: no cell was named")
+    legal = [row for row in rows if row.state.phase in st.CELL_COMMANDS[name]]
+    if not legal:
+        phase = rows[0].state.phase
+        possible = ", ".join(one for one in st.CellCommand if phase in st.CELL_COMMANDS[one])
+        return _refused(f"{rows[0].cell.id} is {phase}: {name} means nothing now; possible: {possible}")
+    left_out = len(rows) - len(legal)
+    decision = _CELL_HANDLERS[name](state, command, legal)
+    if left_out and decision.answer.taken:
+        text = f"{decision.answer.text}; {left_out} left as they are"
+        return replace(decision, answer=replace(decision.answer, text=text))
+    return decision
+
+
+def _names(rows: Sequence[CellRow]) -> tuple[str, ...]:
+    return tuple(row.cell.id for row in rows)
+
+
+def _say(names: tuple[str, ...]) -> str:
+    return ", ".join(names) if len(names) <= 4 else f"{len(names)} cells"
+
+
+def _start(state: RunState, command: Command, rows: Sequence[CellRow]) -> Decision:
+    names = _names(rows)
+    return _taken(command, (ev.CellsMovedFirst(names, command.by),), f"{_say(names)} next", names)
+
+
+def _start_now(state: RunState, command: Command, rows: Sequence[CellRow]) -> Decision:
+    names = _names(rows)
+    events: list[ev.Event] = [ev.CellsMovedFirst(names, command.by)]
+    running = state.running_cell()
+    text = f"{_say(names)} next"
+    if running is not None and isinstance(running.state, st.Running):
+        events.append(ev.CellStopRequested(running.cell.id, running.state.attempt, command.by))
+        text = f"{running.cell.id} is being stopped, then {_say(names)}"
+    if state.phase is st.RunPhase.PAUSED:
+        events.append(ev.RunResumed(command.by))
+    return _taken(command, events, text, names)
+
+
+def _stop(state: RunState, command: Command, rows: Sequence[CellRow]) -> Decision:
+    names = _names(rows)
+    return _taken(command, _stop_requests(command, rows, then_skip=False), f"stopping {_say(names)}", names)
+
+
+def _stop_requests(command: Command, rows: Sequence[CellRow], *, then_skip: bool) -> list[ev.Event]:
+    return [
+        ev.CellStopRequested(row.cell.id, row.state.attempt, command.by, then_skip)
+        for row in rows
+        if isinstance(row.state, st.Running)
+    ]
+
+
+def _retry(state: RunState, command: Command, rows: Sequence[CellRow]) -> Decision:
+    names = _names(rows)
+    events: list[ev.Event] = [ev.CellsRetried(names, command.by)]
+    if state.phase is st.RunPhase.ENDED:
+        events.append(ev.RunResumed(command.by))
+    return _taken(command, events, f"{_say(names)} once more", names)
+
+
+def _skip(state: RunState, command: Command, rows: Sequence[CellRow]) -> Decision:
+    running = [row for row in rows if isinstance(row.state, st.Running)]
+    waiting = [row for row in rows if not isinstance(row.state, st.Running)]
+    events = _stop_requests(command, running, then_skip=True)
+    if waiting:
+        events.append(ev.CellsSkipped(_names(waiting), command.by, command.because or "skipped"))
+    return _taken(command, events, f"{_say(_names(rows))} skipped", _names(rows))
+
+
+def _edit(state: RunState, command: Command, rows: Sequence[CellRow]) -> Decision:
+    events: list[ev.Event] = []
+    texts: list[str] = []
+    deployments = dict(state.deployments)
+    for row in rows:
+        try:
+            point, deployment = edit_cell(row.cell, deployments[row.cell.deployment], command.changes)
+        except EditProblem as problem:
+            return _refused(f"{row.cell.id}: {problem}")
+        target = _same_deployment(deployments, deployment)
+        if target is None:
+            target = replace(deployment, id=f"d{len(deployments) + 1:02d}")
+            deployments[target.id] = target
+            events.append(ev.DeploymentAdded(to_json(target)))
+        cell = row.cell.edited(point, target.id)
+        events.append(ev.CellEdited(to_json(cell), command.by))
+        texts.append(f"{cell.id} is now {cell_label(cell, target)}")
+    if state.phase is st.RunPhase.ENDED:
+        events.append(ev.RunResumed(command.by))
+    return _taken(command, events, "; ".join(texts), _names(rows))
+
+
+def _same_deployment(deployments: dict[str, Deployment], wanted: Deployment) -> Deployment | None:
+    return next((one for one in deployments.values() if replace(one, id=wanted.id) == wanted), None)
+
+
+def _duplicate(state: RunState, command: Command, rows: Sequence[CellRow]) -> Decision:
+    number = max(int(name.removeprefix("c")) for name in state.cells)
+    events: list[ev.Event] = []
+    names: list[str] = []
+    for row in rows:
+        number += 1
+        name = f"c{number:03d}"
+        cell = replace(row.cell, id=name, derived_from=row.cell.id, revision=0)
+        if command.changes:
+            try:
+                point, deployment = edit_cell(cell, state.deployments[cell.deployment], command.changes)
+            except EditProblem as problem:
+                return _refused(f"{row.cell.id}: {problem}")
+            target = _same_deployment(dict(state.deployments), deployment)
+            if target is None:
+                return _refused(f"{row.cell.id}: duplicate first, then edit the copy's server flags")
+            cell = replace(cell, point=point, deployment=target.id)
+        events.append(ev.CellAdded(to_json(cell)))
+        names.append(name)
+    if state.phase is st.RunPhase.ENDED:
+        events.append(ev.RunResumed(command.by))
+    return _taken(command, events, f"added {', '.join(names)}", tuple(names))
+
+
+_CellHandler = Callable[[RunState, Command, Sequence[CellRow]], Decision]
+_CELL_HANDLERS: dict[st.CellCommand, _CellHandler] = {
+    st.CellCommand.START: _start,
+    st.CellCommand.START_NOW: _start_now,
+    st.CellCommand.STOP: _stop,
+    st.CellCommand.RETRY: _retry,
+    st.CellCommand.SKIP: _skip,
+    st.CellCommand.EDIT: _edit,
+    st.CellCommand.DUPLICATE: _duplicate,
+}

@@ -1,0 +1,104 @@
+"""What comes next: pure functions of the run's state, used by the agent to decide and by the console to foretell."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ddconsole.core import states as st
+from ddconsole.core.control import Control, Ending, WantedCell
+from ddconsole.core.fold import CellRow, LaunchRow, RunState
+
+
+@dataclass(frozen=True, slots=True)
+class NextLaunch:
+    """A launch to begin."""
+
+    deployment: str
+    round: int
+    number: int
+
+
+def next_launch(state: RunState) -> NextLaunch | None:
+    """The launch that comes next when none is live: the queue's first cell decides, then rounds, then the table."""
+    rows = _pending(state)
+    if not rows:
+        return None
+    queued = [state.cells[name] for name in state.queue if isinstance(state.cells[name].state, st.Pending)]
+    first = queued[0] if queued else min(rows, key=lambda row: (row.next_round() or 1, _order(state, row)))
+    number = max(state.launches, default=0) + 1
+    return NextLaunch(first.cell.deployment, first.next_round() or 1, number)
+
+
+def cells_of_launch(state: RunState, launch: LaunchRow) -> Sequence[WantedCell]:
+    """The cells that a live launch should measure, in order; the one that is being measured comes first."""
+    wanted = [
+        WantedCell(row.cell, row.state.attempt, row.state.round)
+        for row in state.cells.values()
+        if isinstance(row.state, st.Running) and row.state.launch == launch.number and not row.stop_requested
+    ]
+    eligible = [row for row in _pending(state) if _may_run_on(row, launch)]
+    queue = [state.cells[name] for name in state.queue if name in state.cells]
+    if queue and queue[0].cell.deployment != launch.deployment and isinstance(queue[0].state, st.Pending):
+        return wanted
+    order = {name: place for place, name in enumerate(state.queue)}
+    table = {name: place for place, name in enumerate(state.cells)}
+    eligible.sort(key=lambda row: (order.get(row.cell.id, len(order)), table[row.cell.id]))
+    wanted += [WantedCell(row.cell, _next_attempt(row), row.next_round() or 1) for row in eligible]
+    return wanted
+
+
+def control_for(state: RunState, launch: LaunchRow, generation: int, lease: int) -> Control:
+    """What the agent wants of the runner of a live launch."""
+    cells = tuple(cells_of_launch(state, launch))
+    running = tuple(one for one in cells if _is_running(state.cells[one.cell.id]))
+    ending = Ending.FINISH
+    if state.phase is st.RunPhase.STOPPING or state.phase is st.RunPhase.ENDED:
+        cells, ending = (), Ending.NOW
+    elif state.phase is st.RunPhase.PAUSED:
+        cells, ending = running, Ending.WAIT
+    stopped_by = {row.cell.id: "operator" for row in state.cells.values() if row.stop_requested and _is_running(row)}
+    return Control(generation, lease, cells, ending, stopped_by)
+
+
+def pause_reason(state: RunState) -> str | None:
+    """Why the sweep should pause by itself: the same cause ended launches of two deployments, one after the other.
+
+    Launches that were known when the operator said to go on do not count again.
+    """
+    recent = [launch for launch in reversed(tuple(state.launches.values())) if launch.cause is not None]
+    if not recent or recent[0].number != max(state.launches) or recent[0].number <= state.resumed_at_launch:
+        return None
+    last = recent[0]
+    assert last.cause is not None
+    for launch in reversed(tuple(state.launches.values())[:-1]):
+        if launch.cause is None or launch.cause.id != last.cause.id or launch.number <= state.resumed_at_launch:
+            return None
+        if launch.deployment != last.deployment:
+            labels = f"{state.deployments[launch.deployment].label} and {state.deployments[last.deployment].label}"
+            return f"the same cause ended {labels}: {last.cause.text}"
+    return None
+
+
+def _pending(state: RunState) -> list[CellRow]:
+    return [row for row in state.cells.values() if isinstance(row.state, st.Pending)]
+
+
+def _order(state: RunState, row: CellRow) -> int:
+    return tuple(state.deployments).index(row.cell.deployment)
+
+
+def _is_running(row: CellRow) -> bool:
+    return isinstance(row.state, st.Running)
+
+
+def _may_run_on(row: CellRow, launch: LaunchRow) -> bool:
+    """A round is measured on a launch of its own, unless the operator wants the cell once more."""
+    if row.cell.deployment != launch.deployment:
+        return False
+    assert isinstance(row.state, st.Pending)
+    if row.state.again:
+        return True
+    return all(attempt.launch != launch.number for attempt in row.done_attempts())
+
+
+def _next_attempt(row: CellRow) -> int:
+    return max((attempt.number for attempt in row.attempts), default=0) + 1

@@ -1,0 +1,141 @@
+"""What agent and console say to each other over HTTP, as plain values.
+
+The paths:
+
+    GET  /v1/hello                                  Hello
+    GET  /v1/host                                   HostState (`ddconsole.core.host_state`)
+    GET  /v1/runs                                   list of RunSummary
+    POST /v1/runs                                   Submission -> {"run": id}
+    GET  /v1/runs/RUN/journal?after=SEQ             journal lines as they are on disk, then new ones as they come, and
+                                                    `{"beat": wall time}` every five seconds: gap-free
+    GET  /v1/runs/RUN/live?launch=N&from=BYTE       LiveItem lines, droppable: progress, decode figures, host, log lines
+    GET  /v1/runs/RUN/log/LAUNCH?offset=B&limit=B   bytes of server.log, raw
+    GET  /v1/runs/RUN/file?path=cells/c001/1.json   a file of the run directory
+    GET  /v1/runs/RUN/files                         [{"path", "size", "sha256"}] of the finished files
+    POST /v1/runs/RUN/commands                      Command -> CommandAnswer
+    POST /v1/preflight                              {"submission": ..., "tier": ...} -> list of findings
+    POST /v1/quit                                   the agent leaves if no run is active
+
+Answers that are not 200 carry `{"error": text, "do": text}`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+PROTOCOL = 1
+"""Changes when an old console and a new agent could misunderstand each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Who answers."""
+
+    protocol: int
+    version: str
+    agent: str
+    """Random id of this agent process."""
+    pid: int
+    boot: str
+    started: float
+    hostname: str
+    run: str | None
+    """The active run."""
+    simulated: bool = False
+    now: float = 0.0
+    """The agent's wall time, for showing ages across clocks."""
+    clock_scale: float = 1.0
+    """How many times faster than real time the agent's clock runs: 1 but in a rehearsal."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """One run of the host."""
+
+    run: str
+    plan_name: str
+    phase: str
+    outcome: str
+    began: float
+    at: float
+    counts: Mapping[str, int]
+    simulated: bool
+    active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A plan with everything that the host needs to run it; the host never reads a file of the operator's machine."""
+
+    run: str
+    plan_text: str
+    plan_name: str
+    plan_sha256: str
+    host: str
+    baseline: str
+    engine: Mapping[str, Any]
+    """kind, command (argv), env, cwd."""
+    model: Mapping[str, Any]
+    """path, draft, source."""
+    protocol: Mapping[str, Any]
+    deployments: tuple[Mapping[str, Any], ...]
+    cells: tuple[Mapping[str, Any], ...]
+    skipped: tuple[tuple[str, str], ...]
+    """(cell, because)."""
+    unfit: tuple[tuple[str, str], ...]
+    texts: Mapping[str, Any]
+    """Prompt sets and scripts (`ddconsole.load.prompts.WorkloadTexts`)."""
+    expect: Mapping[str, Any] = field(default_factory=dict)
+    displace: tuple[Mapping[str, Any], ...] = ()
+    notify: tuple[str, ...] = ()
+    rehearsal: Mapping[str, Any] | None = None
+    """`{"scale": ..., "faults": [...]}`: the host is simulated."""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command of an operator. Its id takes effect at most once."""
+
+    id: str
+    name: str
+    """A `CellCommand` or `RunCommand` value."""
+    by: str
+    """user@machine."""
+    cells: tuple[str, ...] = ()
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """For `edit`: field -> text, and `flag:--name` -> text or None (removed)."""
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandAnswer:
+    """What became of a command."""
+
+    taken: bool
+    text: str
+    """What was done, or why it was refused and what is possible instead."""
+    cells: tuple[str, ...] = ()
+    """The cells it took effect on; for `duplicate`, the new ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeFigures:
+    """The engine's own figures while it decodes, for watching only."""
+
+    launch: int
+    at: float
+    output_rate: float | None
+    running: int | None
+    queued: int | None
+    acceptance_length: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogPiece:
+    """Lines of a server's log. `offset` is the byte after the last line; `dropped` counts lines left out before."""
+
+    launch: int
+    offset: int
+    lines: tuple[str, ...]
+    dropped: int = 0

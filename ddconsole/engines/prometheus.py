@@ -1,0 +1,54 @@
+"""The text form of Prometheus metrics, as far as engines use it: sums of samples."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+LONGEST_METRICS = 4 * 1024 * 1024
+"""Characters of an answer that are read."""
+
+_SAMPLE = re.compile(r"^(?P<name>[A-Za-z_:][\w:]*)(?:\{(?P<labels>.*)\})?\s+(?P<value>\S+)")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One line."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+def samples(text: str, prefix: str) -> Iterator[Sample]:
+    """The samples whose name begins with `prefix`; comments, histograms' buckets and lines that do not parse are left."""
+    for line in text[:LONGEST_METRICS].splitlines():
+        if not line.startswith(prefix) or "_bucket{" in line:
+            continue
+        match = _SAMPLE.match(line)
+        if match is None:
+            continue
+        try:
+            value = float(match["value"])
+        except ValueError:
+            continue
+        yield Sample(match["name"], dict(_LABEL.findall(match["labels"] or "")), value)
+
+
+def sums(text: str, prefix: str) -> dict[str, float]:
+    """Each metric's sum over its samples.
+
+    Tensor- and pipeline-parallel ranks beyond the first count the same tokens again, so they are left out; data-parallel
+    ranks count their own and are summed.
+    """
+    totals: dict[str, float] = {}
+    for one in samples(text, prefix):
+        if one.labels.get("tp_rank", "0") == "0" and one.labels.get("pp_rank", "0") == "0":
+            totals[one.name] = totals.get(one.name, 0.0) + one.value
+    return totals
+
+
+def whole(totals: dict[str, float], name: str) -> int | None:
+    """A counter's sum as a whole number; None where the build does not have it."""
+    value = totals.get(name)
+    return None if value is None else round(value)

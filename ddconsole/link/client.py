@@ -1,0 +1,107 @@
+"""The one client of an agent, for the app and for the command line alike, and what is known of the link."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from ddconsole.core.events import Entry
+from ddconsole.core.host_state import HostState
+from ddconsole.core.records import CellProgress
+from ddconsole.core.wire import Command, CommandAnswer, DecodeFigures, Hello, LogPiece, RunSummary, Submission
+
+LiveItem = CellProgress | DecodeFigures | HostState | LogPiece
+"""What may be dropped on the way."""
+
+
+class LinkPhase(StrEnum):
+    """What is known of the way to the agent."""
+
+    CONNECTING = "connecting"
+    """The stage stands in `detail`."""
+    UP = "up"
+    RECONNECTING = "reconnecting"
+    DOWN = "down"
+    """It will not be tried again by itself: `detail` says why and what to do."""
+    OFFLINE = "offline"
+    """A finished or lost run is read from disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """The link's phase, since when, and when the agent was last heard. Times are wall seconds of the console."""
+
+    phase: LinkPhase
+    since: float
+    detail: str = ""
+    heard: float | None = None
+    round_trip: float | None = None
+    """Seconds."""
+    next_try: float | None = None
+
+
+class AgentError(Exception):
+    """The agent, or the way to it, refused: `text` says what is wrong, `do` what helps."""
+
+    def __init__(self, text: str, do: str = "") -> None:
+        super().__init__(f"{text} → {do}" if do else text)
+        self.text = text
+        self.do = do
+
+
+class LinkLost(AgentError):
+    """The link ended: what was asked may or may not have happened. Never success, never failure of the work."""
+
+
+class AgentClient(Protocol):
+    """Requests to one agent. Every method raises `LinkLost` when the link ends and `AgentError` on a refusal."""
+
+    host: str
+
+    async def hello(self) -> Hello:
+        """Who answers."""
+        ...
+
+    async def runs(self) -> list[RunSummary]:
+        """The host's runs, newest first."""
+        ...
+
+    async def submit(self, submission: Submission) -> str:
+        """Begin a run; its id."""
+        ...
+
+    def journal(self, run: str, after: int) -> AsyncIterator[Entry | float]:
+        """Entries with a higher seq, gap-free, for ever; a number is a heartbeat with the agent's wall time."""
+        ...
+
+    def live(self, run: str, log_of_launch: int | None, from_byte: int | None) -> AsyncIterator[LiveItem]:
+        """Progress, decode figures, host samples, and the log of one launch from a byte on (None: its end)."""
+        ...
+
+    async def command(self, run: str, command: Command) -> CommandAnswer:
+        """Tell the sweep something."""
+        ...
+
+    async def log(self, run: str, launch: int, offset: int, limit: int) -> bytes:
+        """A piece of a server's log."""
+        ...
+
+    async def file(self, run: str, path: str) -> bytes:
+        """A file of the run directory."""
+        ...
+
+    async def files(self, run: str) -> list[Mapping[str, Any]]:
+        """The finished files of the run directory: path, size, sha256."""
+        ...
+
+    async def host_state(self) -> HostState:
+        """The machine, now."""
+        ...
+
+    async def preflight(self, submission: Submission, tier: str) -> list[Mapping[str, Any]]:
+        """The findings, as JSON."""
+        ...
+
+    async def close(self) -> None:
+        """Let the link go; the sweep goes on."""
+        ...

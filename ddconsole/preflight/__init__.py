@@ -1,0 +1,1 @@
+"""Checks over probe, engine and plan, before a sweep and before each launch."""

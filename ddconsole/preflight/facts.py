@@ -1,0 +1,98 @@
+"""Everything a check may know: the plan's side as plain values, the machine behind its seam, and one host sample."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ddconsole.core.host_state import GpuState, HostState
+from ddconsole.core.sweep import Deployment
+from ddconsole.engines.engine import Engine
+from ddconsole.preflight.machine import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class DisplacedUnit:
+    """A systemd unit that holds a GPU the sweep needs (the plan's `displace`)."""
+
+    unit: str
+    gpu: int
+    by_sweep: bool = False
+    """Whether the sweep itself stops it and starts it again; else the operator has to."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreflightPlan:
+    """What checks need to know of a plan, or of the part of it that one launch is."""
+
+    run_directory: str
+    """On the host; need not exist yet."""
+    deployments: tuple[Deployment, ...] = ()
+    engine_command: tuple[str, ...] = ()
+    """Where the engine is."""
+    engine_env: Mapping[str, str] = field(default_factory=dict)
+    model: str = ""
+    """A folder of safetensors, a GGUF file, or a name on a hub."""
+    draft: str | None = None
+    model_source: str = ""
+    """Where the model can be staged from, for the remedy."""
+    baseline: str = ""
+    expected_gpus: int | None = None
+    expected_gpu_name: str = ""
+    """Part of the name."""
+    ports: tuple[int, ...] = ()
+    """Fixed ports that servers will listen on; free ones taken at launch need no check."""
+    displaced: tuple[DisplacedUnit, ...] = ()
+    disk_needed_bytes: int = 2 * 1024**3
+    """Room for results and logs."""
+
+    @property
+    def needed_gpus(self) -> tuple[int, ...]:
+        """Indices of all GPUs of all placements."""
+        return tuple(sorted({gpu for one in self.deployments for gpu in one.placement.gpus}))
+
+    @property
+    def drafts(self) -> tuple[str, ...]:
+        """Draft models: the plan's, and those of single methods."""
+        named = [self.draft, *(one.speculative.draft_model for one in self.deployments if one.speculative)]
+        return tuple(dict.fromkeys(name for name in named if name))
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How the host was reached."""
+
+    how: str = "local"
+    """`local`, or `ssh ct200`."""
+    problem: str = ""
+    """Why it was not, with the stage that failed."""
+    remedy: str = ""
+    round_trip: float | None = None
+    """Seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What one run of the checks goes by."""
+
+    plan: PreflightPlan
+    machine: Machine
+    host: HostState | None
+    """One sample, or None with `host_problem`."""
+    host_problem: str = ""
+    engine: Engine | None = None
+    """None for an engine that ddconsole does not know: its checks are unknown."""
+    known_flags: frozenset[str] | None = None
+    """Option strings of this build, where they were asked before: saves the start of a Python with torch in it."""
+    own_pids: frozenset[int] = frozenset()
+    """Processes of this run that may hold GPUs."""
+    reach: Reach = field(default_factory=Reach)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the machine is a rehearsed one."""
+        return self.host is not None and self.host.simulated
+
+    def needed(self) -> list[GpuState]:
+        """The GPUs of the plan's placements that the host has."""
+        if self.host is None:
+            return []
+        return [gpu for gpu in self.host.gpus if gpu.index in self.plan.needed_gpus]

@@ -1,0 +1,1 @@
+"""Tables, figures and a document for LaTeX, and CSV and JSON twins, from a run directory."""

@@ -1,0 +1,33 @@
+"""`python -m ddconsole.runner RUN_DIRECTORY LAUNCH`: run one launch, as the agent ordered it."""
+
+import asyncio
+import json
+import logging
+import sys
+from pathlib import Path
+
+from ddconsole.core.clock import clock_from_environment
+from ddconsole.load.prompts import WorkloadTexts
+from ddconsole.runner.life import LaunchLife
+from ddconsole.runner.order import read_order
+from ddconsole.runner.run_directory import RunDirectory
+from ddconsole.runner.server_process import become_subreaper
+
+
+async def _live(directory: Path, launch: int) -> None:
+    run = RunDirectory(directory)
+    order = read_order(run.launch(launch).order)
+    texts = WorkloadTexts.from_json(json.loads(run.texts.read_bytes()))
+    become_subreaper()
+    await LaunchLife(run, order, texts, clock_from_environment()).live()
+
+
+def main() -> None:
+    """Run one launch; the log goes to standard error, which the launcher puts into a file."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    directory, launch = sys.argv[1:3]
+    asyncio.run(_live(Path(directory), int(launch)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,325 @@
+"""One attempt: make the server quiet, measure the cell, and write what came of it."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ddconsole.core.attempt_file import AttemptFile, attempt_to_json
+from ddconsole.core.clock import Clock
+from ddconsole.core.control import WantedCell
+from ddconsole.core.figures import Summary, summarise
+from ddconsole.core.fingerprint import fingerprint, fingerprint_parts
+from ddconsole.core.records import CellProgress, RequestOutcome, RequestRecord
+from ddconsole.core.states import Cause, Retry
+from ddconsole.core.sweep import Sampling, WorkloadPoint, to_json
+from ddconsole.engines.engine import Counters, Engine, Readiness, ServerApi, ServerStart
+from ddconsole.load.prompts import WorkloadTexts
+from ddconsole.load.task import LoadTask
+from ddconsole.runner.acceptance import cell_acceptance, counter_flags, with_steps
+from ddconsole.runner.durable import write_whole
+from ddconsole.runner.load_process import LoadProcess, LoadResult
+from ddconsole.runner.order import LaunchOrder
+from ddconsole.runner.run_directory import RunDirectory
+
+_QUIET_DEADLINE = 20.0
+"""Seconds for the server to report nothing running before a cell begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an attempt came to. `cause` is set when it failed; `sha256` is of its file, empty when none was written."""
+
+    kind: str
+    """`done`, `failed` or `stopped`."""
+    figures: Mapping[str, Any]
+    sha256: str = ""
+    fingerprint: str = ""
+    flags: tuple[str, ...] = ()
+    cause: Cause | None = None
+    server_suspect: bool = False
+    """The server did not answer as a living one does: it should not serve the next cell."""
+
+
+class Interruption:
+    """What can end a cell before its load does: the wanted state, and the server's death."""
+
+    def __init__(self, cause_of_death: Callable[[], Cause]) -> None:
+        self.any = asyncio.Event()
+        self.stopped = False
+        self.died = False
+        self._cause_of_death = cause_of_death
+
+    def stop(self) -> None:
+        """The cell is not wanted any more."""
+        self.stopped = True
+        self.any.set()
+
+    def server_died(self) -> None:
+        """The server's main process is gone."""
+        self.died = True
+        self.any.set()
+
+    def cause(self) -> Cause:
+        """Why the server died, from its log."""
+        return self._cause_of_death()
+
+
+class CellMeasurement:
+    """Measures cells of one launch on its ready server."""
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        order: LaunchOrder,
+        engine: Engine,
+        start: ServerStart,
+        api: ServerApi,
+        load: LoadProcess,
+        texts: WorkloadTexts,
+        clock: Clock,
+    ) -> None:
+        self._run = run
+        self._order = order
+        self._engine = engine
+        self._start = start
+        self._api = api
+        self._load = load
+        self._texts = texts
+        self._clock = clock
+
+    def use_load(self, load: LoadProcess) -> None:
+        """Measure with another load process, after one died."""
+        self._load = load
+
+    async def canary(self) -> tuple[Mapping[str, Any], Cause | None]:
+        """One short generation before any cell: what it told, and why the server cannot be measured if it cannot."""
+        point = WorkloadPoint(
+            workload="canary",
+            kind="single",
+            prompts="canary",
+            concurrency=1,
+            max_tokens=16,
+            repetitions=1,
+            requests=1,
+            sampling=Sampling(),
+            request_timeout=float(self._order.protocol.get("request_timeout", 600.0)),
+            stall_timeout=float(self._order.protocol.get("stall_timeout", 180.0)),
+        )
+        task = self._task("canary", 0, point)
+        result = await self._load.measure(task, lambda _: None)
+        record = result.records[0] if result.records else None
+        if record is None or record.outcome not in (RequestOutcome.OK, RequestOutcome.SHORT):
+            why = record.error if record and record.error else result.died or "no answer"
+            return {}, Cause(
+                "CANARY", f"the server is ready but its first generation failed: {why}", do="read the server's log"
+            )
+        return {"output_tokens": record.output_tokens, "seconds": record.end - record.sent}, None
+
+    async def measure(
+        self,
+        wanted: WantedCell,
+        readiness: Readiness,
+        on_progress: Callable[[CellProgress], None],
+        interruption: Interruption,
+    ) -> Outcome:
+        """Measure one cell, until it is done, has failed, or is interrupted.
+
+        Raises:
+            OSError: the attempt's file could not be written.
+        """
+        started = self._clock.now()
+        point = wanted.cell.point
+        notes: list[str] = []
+        await self._warm_up(wanted, interruption)
+        if bool(self._order.protocol.get("flush_cache", True)) and point.kind != "conversation":
+            flush = await self._engine.flush_cache(self._api)
+            if not flush.done:
+                notes.append(f"prefix cache not known to be empty: {flush.detail}")
+        if not await self._quiet():
+            notes.append("the server did not report itself idle before the cell")
+        before = await self._counters()
+        result = await self._run_load(self._task(wanted.cell.id, wanted.attempt, point), on_progress, interruption)
+        after = await self._counters() if result.report is not None and not interruption.died else None
+        records = tuple(with_steps(record) for record in result.records)
+        return self._conclude(wanted, readiness, started, records, result, (before, after), tuple(notes), interruption)
+
+    async def _warm_up(self, wanted: WantedCell, interruption: Interruption) -> None:
+        """Requests that are not measured: as many as are in flight later, unless the plan names a number."""
+        setting = self._order.protocol.get("warmup", "auto")
+        number = wanted.cell.point.concurrency if setting == "auto" else int(setting)
+        if number == 0 or interruption.any.is_set():
+            return
+        point = replace(
+            wanted.cell.point,
+            kind="closed-loop",
+            prompts=self._any_prompts(),
+            repetitions=1,
+            requests=number,
+            max_tokens=min(32, wanted.cell.point.max_tokens),
+        )
+        await self._run_load(self._task(wanted.cell.id, 0, point), lambda _: None, interruption)
+
+    async def _run_load(
+        self, task: LoadTask, on_progress: Callable[[CellProgress], None], interruption: Interruption
+    ) -> LoadResult:
+        measuring = asyncio.ensure_future(self._load.measure(task, on_progress))
+        stop = asyncio.ensure_future(interruption.any.wait())
+        try:
+            await asyncio.wait({measuring, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not measuring.done():
+                await self._load.cancel(task.cell, task.attempt)
+            return await measuring
+        finally:
+            stop.cancel()
+
+    async def _quiet(self) -> bool:
+        """Wait until nothing runs on the server: a client that left is decoded for on for up to two seconds."""
+        deadline = self._clock.monotonic() + _QUIET_DEADLINE
+        while True:
+            try:
+                running = await self._engine.running_requests(self._api)
+            except (OSError, TimeoutError):
+                return False
+            if not running:
+                return True
+            if self._clock.monotonic() > deadline:
+                return False
+            await self._clock.sleep(0.2)
+
+    async def _counters(self) -> Counters | None:
+        try:
+            return await self._engine.counters(self._api)
+        except (OSError, TimeoutError):
+            return None
+
+    def _conclude(
+        self,
+        wanted: WantedCell,
+        readiness: Readiness,
+        started: float,
+        records: Sequence[RequestRecord],
+        result: LoadResult,
+        counters: tuple[Counters | None, Counters | None],
+        notes: tuple[str, ...],
+        interruption: Interruption,
+    ) -> Outcome:
+        before, after = counters
+        speculating = self._order.deployment.speculative is not None or _speculates(self._order)
+        acceptance = cell_acceptance(records, before, after, speculating=speculating)
+        figures = replace(summarise(records), acceptance=acceptance)
+        cancelled = interruption.stopped and not interruption.died
+        cause = None if cancelled else _failure(wanted, figures, records, result, self._order.protocol)
+        if interruption.died:
+            cause = interruption.cause()
+        kind = "stopped" if cancelled else "failed" if cause else "done"
+        flags = (*notes, *counter_flags(records, before, after)) if kind == "done" else notes
+        if figures.estimated_tokens:
+            flags = (*flags, "output tokens were estimated from chunks: the engine told no usage")
+        parts = self._parts(wanted, readiness)
+        attempt = AttemptFile(
+            run=self._order.run,
+            cell=to_json(wanted.cell),
+            deployment=to_json(self._order.deployment),
+            attempt=wanted.attempt,
+            launch=self._order.launch,
+            round=wanted.round,
+            outcome=kind,
+            started_at=started,
+            ended_at=self._clock.now(),
+            simulated=self._order.simulated,
+            fingerprint=fingerprint(parts),
+            fingerprint_parts=parts,
+            figures=to_json(figures),
+            requests=tuple(records),
+            build=readiness.build,
+            effective=readiness.effective,
+            counters={"before": _counters_json(before), "after": _counters_json(after)},
+            load=asdict(result.report) if result.report else {"died": result.died},
+            flags=flags,
+            cause=to_json(cause) if cause else None,
+        )
+        sha256 = self._write(wanted, attempt)
+        suspect = cause is not None and cause.id in {"STALL", "CONNECTION"}
+        return Outcome(kind, to_json(figures), sha256, attempt.fingerprint, flags, cause, suspect)
+
+    def _parts(self, wanted: WantedCell, readiness: Readiness) -> dict[str, Any]:
+        return fingerprint_parts(
+            deployment=self._order.deployment,
+            point=wanted.cell.point,
+            build=readiness.build,
+            context=self._order.fingerprint_context,
+        )
+
+    def _write(self, wanted: WantedCell, attempt: AttemptFile) -> str:
+        path = self._run.attempt(wanted.cell.id, wanted.attempt)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = json.dumps(attempt_to_json(attempt), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        raw = data.encode() + b"\n"
+        write_whole(path, raw)
+        return hashlib.sha256(raw).hexdigest()
+
+    def _task(self, cell: str, attempt: int, point: WorkloadPoint) -> LoadTask:
+        conversation = point.kind == "conversation"
+        name = self._any_prompts() if point.prompts == "canary" else point.prompts
+        return LoadTask(
+            cell=cell,
+            attempt=attempt,
+            base_url=f"http://{self._start.host}:{self._start.port}",
+            model=self._start.served_name,
+            point=point,
+            prompts=() if conversation else self._texts.prompts[name],
+            script=self._texts.scripts[name] if conversation else None,
+            body=self._engine.request_body(self._start, point),
+        )
+
+    def _any_prompts(self) -> str:
+        return next(iter(self._texts.prompts))
+
+
+def _failure(
+    wanted: WantedCell,
+    figures: Summary,
+    records: Sequence[RequestRecord],
+    result: LoadResult,
+    protocol: Mapping[str, Any],
+) -> Cause | None:
+    """Why the attempt does not count, or None when it does."""
+    if result.report is None:
+        return Cause("LOAD-DIED", f"the load process died: {result.died}", do="retry", retry=Retry.AS_IS)
+    failed = [record for record in records if record.outcome in (RequestOutcome.FAILED, RequestOutcome.SHORT)]
+    limit = float(protocol.get("failure_limit", 0.01))
+    planned = wanted.cell.point.requests * wanted.cell.point.repetitions
+    if figures.succeeded == 0 or len(failed) > limit * planned:
+        evidence = tuple(dict.fromkeys(f"{record.prompt}: {record.error or record.outcome}" for record in failed))[:8]
+        first = failed[0].error if failed and failed[0].error else "no request was answered"
+        return Cause(
+            _request_cause(first),
+            f"{len(failed)} of {planned} requests failed: {first}",
+            evidence,
+            do="read the server's log; retry once the cause is gone",
+            retry=Retry.AS_IS if _request_cause(first) == "CONNECTION" else Retry.CHANGE,
+        )
+    if wanted.cell.point.kind == "conversation" and len(records) < planned:
+        return Cause("CONVERSATION-SHORT", f"only {len(records)} of {planned} turns were sent", do="read the turns")
+    return None
+
+
+def _request_cause(text: str) -> str:
+    if "no token for" in text:
+        return "STALL"
+    broken = ("reset", "refused", "disconnected", "payload", "cannot connect", "broken", "eof", "closed")
+    if any(word in text.lower() for word in broken):
+        return "CONNECTION"
+    return "REQUEST"
+
+
+def _speculates(order: LaunchOrder) -> bool:
+    """Whether raw flags switch speculation on: any `spec` flag that the plan gives."""
+    return any(name.lstrip("-").startswith("spec") and value for name, value in order.deployment.args.items())
+
+
+def _counters_json(counters: Counters | None) -> Any:
+    return None if counters is None else to_json(counters)

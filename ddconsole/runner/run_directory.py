@@ -1,0 +1,101 @@
+"""Where the parts of a run are: one place that knows the file names."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchDirectory:
+    """`launches/<n>/`. The server runs in it and writes its log there: that is how its processes are known again."""
+
+    path: Path
+
+    @property
+    def order(self) -> Path:
+        """What the agent ordered, written before the runner starts."""
+        return self.path / "launch.json"
+
+    @property
+    def control(self) -> Path:
+        """The wanted state."""
+        return self.path / "control.json"
+
+    @property
+    def events(self) -> Path:
+        """What the runner says, append-only."""
+        return self.path / "events.jsonl"
+
+    @property
+    def server_log(self) -> Path:
+        """The server's standard output and error, straight from the server."""
+        return self.path / "server.log"
+
+    @property
+    def runner_log(self) -> Path:
+        """The runner's own log."""
+        return self.path / "runner.log"
+
+    @property
+    def runner(self) -> Path:
+        """Identity of the runner process."""
+        return self.path / "runner.json"
+
+    @property
+    def live(self) -> Path:
+        """Progress and decode figures: replaced often, never synced, may be lost."""
+        return self.path / "live.json"
+
+    @property
+    def server_folder(self) -> Path:
+        """The server's working folder."""
+        return self.path / "server"
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """`logs/<run>/` or `<state>/runs/<run>/`."""
+
+    path: Path
+
+    @property
+    def plan(self) -> Path:
+        """The plan as submitted."""
+        return self.path / "plan.yaml"
+
+    @property
+    def submission(self) -> Path:
+        """The whole submission, for an agent that takes the run over."""
+        return self.path / "submission.json"
+
+    @property
+    def texts(self) -> Path:
+        """Prompts and scripts."""
+        return self.path / "texts.json"
+
+    @property
+    def journal(self) -> Path:
+        """The journal: the agent alone writes it."""
+        return self.path / "journal.jsonl"
+
+    @property
+    def environment(self) -> Path:
+        """Driver, topology, versions, effective server arguments."""
+        return self.path / "environment.json"
+
+    @property
+    def preflight(self) -> Path:
+        """The findings before the sweep and before each launch."""
+        return self.path / "preflight.json"
+
+    @property
+    def status(self) -> Path:
+        """The summary that `ddconsole status --short` shows."""
+        return self.path / "status.json"
+
+    def attempt(self, cell: str, attempt: int) -> Path:
+        """The file of one attempt."""
+        return self.path / "cells" / cell / f"{attempt}.json"
+
+    def launch(self, number: int) -> LaunchDirectory:
+        """One launch's folder."""
+        return LaunchDirectory(self.path / "launches" / str(number))
