@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from ddconsole.core.own_process import own_process
+
 _SHORTEST_LIFE = 5.0
 """Seconds: an agent that ends sooner is not started again at once."""
 _LOST_LOCK = 3
@@ -45,7 +47,7 @@ def main() -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     while True:
         began = time.monotonic()
-        child = subprocess.Popen([sys.executable, "-m", "ddconsole.agent", *sys.argv[1:], "--unkept"])
+        child = subprocess.Popen(own_process("ddconsole.agent", *sys.argv[1:], "--unkept"))
         status = child.wait()
         if status in (0, _LOST_LOCK) or status == -signal.SIGTERM:
             return max(status, 0)

@@ -3,11 +3,9 @@
 import contextlib
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Protocol
 
+from ddconsole.core.own_process import own_process
 from ddconsole.runner.durable import write_json
 from ddconsole.runner.identity import ProcessIdentity, identify
 from ddconsole.runner.run_directory import LaunchDirectory, RunDirectory
@@ -32,34 +30,27 @@ class Launcher(Protocol):
 class ProcessLauncher:
     """A runner as a process in a session of its own: it outlives the agent, which finds it by identity."""
 
-    def __init__(self) -> None:
-        self._children: dict[Path, subprocess.Popen[bytes]] = {}
-
     def start(self, run: RunDirectory, launch: int) -> None:
-        """Start `python -m ddconsole.runner`, its output in `runner.log`, its working folder outside the launch's."""
+        """Start `python -m ddconsole.runner`, its output in `runner.log`."""
         folder = run.launch(launch)
-        with folder.runner_log.open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "ddconsole.runner", str(run.path), str(launch)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=run.path,
-                start_new_session=True,
-                env=os.environ.copy(),
-            )
-        self._children[folder.path] = process
-        identity = identify(process.pid)
+        argv = own_process("ddconsole.runner", str(run.path), str(launch))
+        nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+        log = (os.POSIX_SPAWN_OPEN, 1, str(folder.runner_log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        both = (os.POSIX_SPAWN_DUP2, 1, 2)
+        # Not subprocess.Popen: nobody waits for this child, it may well live longer than we do.
+        pid = os.posix_spawn(argv[0], argv, os.environ, file_actions=(nothing, log, both), setsid=True)
+        identity = identify(pid)
         if identity is not None:
             write_json(folder.runner, {"boot": identity.boot, "pid": identity.pid, "started": identity.started})
 
     def alive(self, launch: LaunchDirectory) -> bool:
-        """By the child where it is ours, else by its written identity."""
-        child = self._children.get(launch.path)
-        if child is not None:
-            return child.poll() is None
+        """Whether the process that was written down lives; an ended child of ours is reaped."""
         identity = runner_identity(launch)
-        return identity is not None and identity.alive()
+        if identity is None:
+            return False
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(identity.pid, os.WNOHANG)
+        return identity.alive()
 
 
 def runner_identity(launch: LaunchDirectory) -> ProcessIdentity | None:

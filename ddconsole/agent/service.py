@@ -15,6 +15,7 @@ from ddconsole.agent.gate import gate_findings
 from ddconsole.agent.journal import Journal, JournalDamaged
 from ddconsole.agent.launch_orders import LaunchOrders
 from ddconsole.agent.launcher import Launcher, ProcessLauncher
+from ddconsole.agent.notify import keep_notifying
 from ddconsole.agent.run_store import (
     RunStore,
     first_events,
@@ -131,10 +132,13 @@ class Service:
         """Conduct, and keep the status file that `ddconsole status --short` reads."""
         status = StatusFile(conductor.run, self.clock)
         keeping = asyncio.create_task(status.keep(conductor.journal, self.telemetry))
+        notify = read_submission(conductor.run).notify
+        telling = asyncio.create_task(keep_notifying(conductor.journal, conductor.run.path.name, notify))
         try:
             await conductor.conduct()
         finally:
             keeping.cancel()
+            telling.cancel()
 
     # --- what consoles ask
 

@@ -18,8 +18,10 @@ from ddconsole.core.events import (
 )
 from ddconsole.core.fold import LaunchRow
 from ddconsole.core.journal_line import DamagedLine, decode_line
+from ddconsole.core.visible_text import visible_line
 from ddconsole.engines.engine import Engine
 from ddconsole.runner.identity import ProcessIdentity, members_by_folder
+from ddconsole.runner.log_tail import last_lines
 from ddconsole.runner.run_directory import LaunchDirectory, RunDirectory
 from ddconsole.runner.server_process import stop_members
 
@@ -77,7 +79,9 @@ async def bury(journal: Journal, run: RunDirectory, launch: LaunchRow, engine: E
             _adopted(run, row.cell.id, row.state)
             or AttemptInterrupted(row.cell.id, row.state.attempt, launch.number, why)
         )
-    events.append(LaunchFailed(launch.number, "RUNNER-DIED", why, do="goes on by itself", retry=st.Retry.AS_IS))
+    evidence = tuple(visible_line(line, 300) for line in last_lines(folder.runner_log, 6))
+    failed = LaunchFailed(launch.number, "RUNNER-DIED", why, evidence, do="goes on by itself", retry=st.Retry.AS_IS)
+    events.append(failed)
     if left:
         events.append(LaunchDirty(launch.number, left))
     journal.append(events)

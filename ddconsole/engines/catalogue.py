@@ -43,7 +43,7 @@ class Signature:
     """`any`, `host`, `console`, or an engine's kind."""
     phase: str
     rank: str
-    """`primary` (a cause), `secondary` (wraps one), `noise` (annotates), `watchdog-rule` (seen by a timer, not by text)."""
+    """`primary` (a cause), `secondary` (wraps one), `noise` (annotates), `watchdog-rule` (seen by a timer)."""
     retry: Retry
     short: str
     """What happened, for a table's row; `{names}` are groups of the pattern."""

@@ -21,17 +21,21 @@ from ddconsole.engines.catalogue import (
     visible_evidence,
 )
 from ddconsole.engines.engine import LogNotice
+from ddconsole.engines.log_records import PREFIX, records
 
 LONGEST_TAIL = 400
-"""Lines of the log that are looked at."""
+"""Lines of the log that are looked at, runs of steady ones (decode, prefill, access) counted as one."""
 
-_PREFIX = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[^\]]{0,40}\] ")
+LONGEST_RAW_TAIL = 8000
+"""Lines that need be given: a server whose detokenizer died decodes on for a minute, line after line."""
+
 _TRACEBACK = "Traceback (most recent call last):"
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
-_HEALTHY = ("Decode batch", "Prefill batch", 'HTTP/1.1" 200', "print_timing")
+_HEALTHY = ("Decode batch", "Prefill batch", 'HTTP/1.1" 200', " I slot ")
 _QUOTED = ("server_args=", "Receive: obj=", "Finish: obj=")
 _VERDICT = re.compile(
-    r"^(?:\[[^\]]*\] )?(?:[\w.]*(?:Error|Exception)\b.*:|\S+(?: \S+)?: error: |error: |ERROR: )|^\d[\d.]* E | crashed with exit code"
+    r"^(?:\[[^\]]*\] )?(?:[\w.]*(?:Error|Exception)\b.*:|\S+(?: \S+)?: error: |error: |ERROR: )"
+    r"|^\d[\d.]* E | crashed with exit code| watchdog timeout \("
 )
 
 
@@ -51,18 +55,18 @@ class _Found:
 
 
 def classify(
-    engine_kind: str, log_tail: Sequence[str], phase: str, exit_status: int | None, *, we_stopped_it: bool
+    engine_kind: str, log_tail: Sequence[str], phase: str, exit_status: int | None, we_stopped_it: bool
 ) -> Cause:
     """One cause for a server that failed to start, died, or had to be ended.
 
     Args:
         engine_kind: `sglang`, `llamacpp`, ...
-        log_tail: the last lines of its log, without newlines; at most `LONGEST_TAIL` are looked at.
+        log_tail: the last lines of its log, without newlines; `LONGEST_RAW_TAIL` of them are enough.
         phase: what it was doing, in the engine's terms (the last step), for the words on screen.
         exit_status: of its main process, negative for a signal; None while it lives.
         we_stopped_it: the signal that ended it was ours, so neither status nor what died after it is a cause.
     """
-    lines = [line for raw in log_tail[-LONGEST_TAIL:] for line in _shown(raw)]
+    lines = _condensed([line for raw in log_tail[-LONGEST_RAW_TAIL:] for line in records(raw)])[-LONGEST_TAIL:]
     died = exit_status is not None and not we_stopped_it
     known = signatures(engine_kind)
     primary = tuple(one for one in known if one.rank == "primary" and one.phase != "request")
@@ -80,7 +84,13 @@ def noise_notice(line: str, engine_kind: str = "sglang") -> LogNotice | None:
         match = entry.search(line)
         if match is not None:
             return LogNotice(cause_of(entry, (line,), found=match.groupdict()), fatal=False)
-    if "rror" not in line and "xception" not in line and " E " not in line and "crashed" not in line:
+    if (
+        "rror" not in line
+        and "xception" not in line
+        and " E " not in line
+        and "crashed" not in line
+        and "watchdog timeout" not in line
+    ):
         return None
     if any(word in line for word in _QUOTED) or _VERDICT.search(line[:LONGEST_MATCHED]) is None:
         return None
@@ -105,12 +115,22 @@ def _fatal(engine_kind: str) -> tuple[Signature, ...]:
 # --- where to look ---------------------------------------------------------------------------------------------
 
 
-def _shown(raw: str) -> list[str]:
-    """A raw line as what a terminal would have shown: of progress bars, the last state, and a record that follows."""
-    if "\r" not in raw:
-        return [raw]
-    parts = [part for part in raw.split("\r") if part.strip()]
-    return parts[-1:]
+def _condensed(lines: Sequence[str]) -> list[str]:
+    """Of each run of steady lines the last one."""
+    kept: list[str] = []
+    steady = False
+    for line in lines:
+        now = _is_steady(line)
+        if now and steady:
+            kept[-1] = line
+        else:
+            kept.append(line)
+        steady = now
+    return kept
+
+
+def _is_steady(line: str) -> bool:
+    return any(word in line for word in _HEALTHY)
 
 
 def _tracebacks(lines: Sequence[str]) -> list[_Traceback]:
@@ -134,7 +154,7 @@ def _end_of_traceback(lines: Sequence[str], start: int) -> int:
     at = start + 1
     while at < len(lines) and (lines[at].startswith((" ", "\t")) or not lines[at].strip()):
         at += 1
-    while at < len(lines) and lines[at].strip() and _TRACEBACK not in lines[at] and not _PREFIX.match(lines[at]):
+    while at < len(lines) and lines[at].strip() and _TRACEBACK not in lines[at] and not PREFIX.match(lines[at]):
         at += 1
     return at
 
@@ -145,7 +165,7 @@ def _last_crash(lines: Sequence[str]) -> list[_Traceback]:
     if not every:
         return []
     last = every[-1].start
-    healthy = max((at for at in range(last) if any(word in lines[at] for word in _HEALTHY)), default=-1)
+    healthy = max((at for at in range(last) if _is_steady(lines[at])), default=-1)
     return [one for one in every if one.start > healthy] or every[-1:]
 
 
@@ -184,8 +204,12 @@ def _matches(
 
 
 def _best(found: Sequence[_Found]) -> _Found | None:
-    """The most specific; of equals the engine's own, then the earlier line."""
-    return min(found, key=lambda one: (one.entry.tier, one.entry.engine in {"any", "host"}, one.at), default=None)
+    """A cause before a wrapper, the most specific; of equals the engine's own, then the earlier line."""
+
+    def order(one: _Found) -> tuple[bool, int, bool, int]:
+        return one.entry.rank != "primary", one.entry.tier, one.entry.engine in {"any", "host"}, one.at
+
+    return min(found, key=order, default=None)
 
 
 # --- what to show ----------------------------------------------------------------------------------------------
@@ -198,7 +222,7 @@ def _evidence(lines: Sequence[str], at: int) -> list[str]:
         before -= 1
     frame = [line for line in lines[before:at] if line.strip(" ^~\t")]
     after = at + 1
-    while after < len(lines) and lines[after].strip() and not _PREFIX.match(lines[after]):
+    while after < len(lines) and lines[after].strip() and not PREFIX.match(lines[after]):
         after += 1
     return [*frame[-3:], *lines[at:after]][:MOST_EVIDENCE]
 

@@ -12,7 +12,9 @@ from ddconsole.engines.engine import EngineArgumentError
 _NAME = re.compile(r"^-{0,2}[A-Za-z][A-Za-z0-9_.-]*$")
 _NUMBER = re.compile(r"^-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$")
 _SECRET_NAME = re.compile(r"(?:^|-)(?:api-?keys?|hf-?token|hft|auth-?token|password|passwd|secret|access-key)(?:-|$)")
-_SECRET_VARIABLE = re.compile(r"(?:^|_)(?:TOKEN|API_?KEYS?|PASSWORD|PASSWD|SECRET|ACCESS_KEY|CREDENTIALS?)$", re.IGNORECASE)
+_SECRET_VARIABLE = re.compile(
+    r"(?:^|_)(?:TOKEN|API_?KEYS?|PASSWORD|PASSWD|SECRET|ACCESS_KEY|CREDENTIALS?)$", re.IGNORECASE
+)
 _SECRET_VALUE = re.compile(
     r"\bhf_[A-Za-z0-9]{16,}|\bsk-[A-Za-z0-9_-]{16,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bAKIA[0-9A-Z]{16}\b|\bBearer\s+\S{8,}"
 )
@@ -105,7 +107,7 @@ def options_of_help(text: str) -> frozenset[str]:
         bare = line.strip()
         if bare.lower().startswith("usage:"):
             in_usage = True
-        elif not bare:
+        elif not line.startswith((" ", "\t")):
             in_usage = False
         if in_usage:
             found.update(_OPTION.findall(_without_choices(bare)))
@@ -157,6 +159,8 @@ def _refuse_owned(key: str, rules: FlagRules, known: frozenset[str] | None) -> N
 
 def _refuse_secret(key: str, value: EngineArgument) -> None:
     texts = [str(one) for one in (value if isinstance(value, tuple) else (value,))]
+    if any("\x00" in text for text in texts):
+        raise EngineArgumentError(f"args.{key}", "the value holds a NUL character", "take it out")
     if _SECRET_NAME.search(canonical(key)) or any(_SECRET_VALUE.search(text) for text in texts):
         raise EngineArgumentError(
             f"args.{key}",
@@ -168,8 +172,7 @@ def _refuse_secret(key: str, value: EngineArgument) -> None:
 def _text(value: Scalar) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    text = repr(value) if isinstance(value, float) else str(value)
-    return text.replace("\x00", "")
+    return repr(value) if isinstance(value, float) else str(value)
 
 
 def _separate(value: Scalar, where: str) -> str:

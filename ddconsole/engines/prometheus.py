@@ -21,7 +21,7 @@ class Sample:
 
 
 def samples(text: str, prefix: str) -> Iterator[Sample]:
-    """The samples whose name begins with `prefix`; comments, histograms' buckets and lines that do not parse are left."""
+    """The samples whose name begins with `prefix`, without histograms' buckets and lines that do not parse."""
     for line in text[:LONGEST_METRICS].splitlines():
         if not line.startswith(prefix) or "_bucket{" in line:
             continue
@@ -38,8 +38,8 @@ def samples(text: str, prefix: str) -> Iterator[Sample]:
 def sums(text: str, prefix: str) -> dict[str, float]:
     """Each metric's sum over its samples.
 
-    Tensor- and pipeline-parallel ranks beyond the first count the same tokens again, so they are left out; data-parallel
-    ranks count their own and are summed.
+    Tensor- and pipeline-parallel ranks beyond the first count the same tokens again, so they are left out;
+    data-parallel ranks count their own and are summed.
     """
     totals: dict[str, float] = {}
     for one in samples(text, prefix):

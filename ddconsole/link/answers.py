@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from ddconsole.core.host_state import HostState, host_state_from_json
 from ddconsole.core.records import CellProgress
 from ddconsole.core.visible_text import visible
-from ddconsole.core.wire import PROTOCOL, CommandAnswer, DecodeFigures, Hello, LogPiece, RunSummary
+from ddconsole.core.wire import CommandAnswer, DecodeFigures, Hello, LogPiece, RunSummary
 from ddconsole.link.client import AgentError, LiveItem
 
 Value = TypeVar("Value")
@@ -16,20 +16,8 @@ _LONGEST_QUOTE = 400
 
 
 def hello_from_json(data: Any) -> Hello:
-    """Who answers.
-
-    Raises:
-        AgentError: it is no ddconsole agent, or its protocol is another one.
-    """
-    hello = value_from_json(Hello, data)
-    if hello.protocol != PROTOCOL:
-        older = "agent" if hello.protocol < PROTOCOL else "console"
-        raise AgentError(
-            f"the agent {hello.version} (pid {hello.pid}) speaks protocol {hello.protocol}, this console {PROTOCOL}",
-            f"the {older} is the older one: "
-            + ("stop it when its run has ended" if older == "agent" else "use a newer ddconsole here"),
-        )
-    return hello
+    """Who answers."""
+    return value_from_json(Hello, data)
 
 
 def run_summary_from_json(data: Any) -> RunSummary:

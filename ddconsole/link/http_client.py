@@ -23,6 +23,7 @@ from ddconsole.link.answers import (
 )
 from ddconsole.link.client import AgentError, LinkLost, LiveItem
 from ddconsole.link.line_splitter import LineSplitter
+from ddconsole.link.stages import Stages
 
 SessionFactory: TypeAlias = Callable[[], Awaitable[aiohttp.ClientSession]]
 """Reaches the agent, anew when the last session's link is gone, and gives a session whose base is the agent."""
@@ -47,6 +48,7 @@ class HttpAgentClient:
         silence: seconds without a journal line after which the link counts as lost.
         answer_time: seconds for an answer that is not a stream.
         on_close: what else to end with the link, such as the SSH connection.
+        stages: where the session factory tells its stages.
     """
 
     def __init__(
@@ -57,8 +59,10 @@ class HttpAgentClient:
         silence: float = SILENCE,
         answer_time: float = ANSWER_TIME,
         on_close: Callable[[], Awaitable[None]] | None = None,
+        stages: Stages | None = None,
     ) -> None:
         self.host = host
+        self.stages = stages or Stages()
         self._session_factory = session_factory
         self._silence = silence
         self._answer_time = answer_time

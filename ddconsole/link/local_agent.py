@@ -12,7 +12,15 @@ import aiohttp
 
 import ddconsole
 from ddconsole.link import on_host
-from ddconsole.link.handshake import START_TIME, NobodyThere, ask_hello, new_session, wait_for_hello
+from ddconsole.link.handshake import (
+    START_TIME,
+    NobodyThere,
+    OtherProtocol,
+    ask_hello,
+    ask_to_leave,
+    new_session,
+    wait_for_agent,
+)
 from ddconsole.link.host_call import HostRefusal, call_here
 from ddconsole.link.stages import Stage, StageError, StageListener, nobody_listens
 
@@ -79,16 +87,20 @@ class LocalAgentRoute:
         self._check_socket()
         session = new_session(aiohttp.UnixConnector(self.socket))
         try:
-            try:
-                await ask_hello(session, LOCAL)
-            except NobodyThere:
-                await self._start()
-                self._on_stage(Stage.HANDSHAKE)
-                await wait_for_hello(session, LOCAL, self._look, self._start_time)
+            await self._ensure(session)
         except BaseException:
             await session.close()
             raise
         return session
+
+    async def _ensure(self, session: aiohttp.ClientSession) -> None:
+        try:
+            await ask_hello(session, LOCAL)
+        except NobodyThere:
+            await self._start(session)
+        except OtherProtocol as other:
+            await ask_to_leave(session, LOCAL, other)
+            await self._start(session)
 
     def _check_socket(self) -> None:
         try:
@@ -99,7 +111,7 @@ class LocalAgentRoute:
         except OSError as problem:
             raise StageError(Stage.CONNECT, LOCAL, str(problem), "make the folder writable", final=True) from problem
 
-    async def _start(self) -> None:
+    async def _start(self, session: aiohttp.ClientSession) -> None:
         self._on_stage(Stage.START)
         start = {
             "command": list(self._agent.argv),
@@ -112,6 +124,8 @@ class LocalAgentRoute:
             self._pid = await call_here("start", start)
         except HostRefusal as refused:
             raise StageError(Stage.START, LOCAL, refused.text, refused.do, final=True) from refused
+        self._on_stage(Stage.HANDSHAKE)
+        await wait_for_agent(lambda: ask_hello(session, LOCAL), LOCAL, self._look, self._start_time)
 
     async def _look(self) -> dict[str, Any]:
         return {

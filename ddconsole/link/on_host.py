@@ -282,8 +282,12 @@ def _command_lines() -> Iterator[str]:
 # --- being called ----------------------------------------------------------------------------------------------
 
 
-def look(state: str, folder: str = "", pid: int = 0) -> dict[str, Any]:
-    """What is there: the socket, whether somebody answers, who holds the lock, the bundle, the agent just started."""
+def look(state: str, folder: str = "", pid: int = 0, log: str = "") -> dict[str, Any]:
+    """What is there.
+
+    The socket, whether somebody answers at it, who holds its lock, whether the bundle is there, and of the agent that
+    was just started: whether it lives, and the end of its log.
+    """
     path = socket_path(state, os.geteuid())
     with contextlib.suppress(FileNotFoundError):
         safe_folder(Path(path).parent.parent)
@@ -294,6 +298,7 @@ def look(state: str, folder: str = "", pid: int = 0) -> dict[str, Any]:
         "lock": lock_holder(path),
         "bundle": bool(folder) and Path(folder).is_dir(),
         "alive": bool(pid) and Path(f"/proc/{pid}").exists(),
+        "log": log_tail(log) if log else "",
     }
 
 
@@ -302,7 +307,6 @@ ACTIONS: dict[str, Callable[..., Any]] = {
     "start": start_agent,
     "receive": receive_bundle,
     "clear": clear_bundles,
-    "log": log_tail,
 }
 
 

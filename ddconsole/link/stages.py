@@ -43,3 +43,20 @@ class StageError(AgentError):
 
 def nobody_listens(stage: Stage) -> None:
     """A listener for callers that do not show stages."""
+
+
+class Stages:
+    """Tells everybody who asked at which stage a way to an agent is. Itself a `StageListener`."""
+
+    def __init__(self) -> None:
+        self._listeners: list[StageListener] = []
+
+    def __call__(self, stage: Stage) -> None:
+        """A stage begins."""
+        for listener in tuple(self._listeners):
+            listener(stage)
+
+    def subscribe(self, listener: StageListener) -> Callable[[], None]:
+        """Be told of each stage that begins; the answer ends it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)

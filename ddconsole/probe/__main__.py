@@ -13,7 +13,7 @@ from pathlib import Path
 from ddconsole.core.clock import clock_from_environment
 from ddconsole.core.host_state import HostState, host_state_to_json
 from ddconsole.probe.host_text import host_lines
-from ddconsole.probe.nvml import open_nvml
+from ddconsole.probe.rehearsed import probed_machine
 from ddconsole.probe.sampler import HostSampler
 
 _PR_SET_PDEATHSIG = 1
@@ -24,9 +24,9 @@ _FIRST_INTERVAL = 0.2
 def main() -> int:
     """Sample until standard input closes, or once."""
     options = _options()
-    nvml, simulated = open_nvml()
+    machine = probed_machine()
     clock = clock_from_environment()
-    sampler = HostSampler(nvml, clock.now, options.root, tuple(options.disk), simulated)
+    sampler = HostSampler(machine.nvml, clock.now, options.root or machine.root, tuple(options.disk), machine.simulated)
     if options.once or options.text:
         sampler.sample()
         time.sleep(_FIRST_INTERVAL)
@@ -51,7 +51,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--text", action="store_true", help="one sample for people, then end")
     parser.add_argument("--width", type=int, default=80, help="columns of --text")
     parser.add_argument("--interval", type=float, default=1.0, help="seconds between samples")
-    parser.add_argument("--root", type=Path, default=Path("/"), help="where /sys and /proc are looked for")
+    parser.add_argument("--root", type=Path, help="where /sys and /proc are looked for")
     parser.add_argument("--disk", action="append", default=[], help="a path whose file system is reported too")
     return parser.parse_args()
 

@@ -1,10 +1,8 @@
 """GPUs through NVML, or through anything that speaks like pynvml: a simulation, or a recording."""
 
-import importlib
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 import pynvml
 
@@ -12,9 +10,6 @@ from ddconsole.core.host_state import GpuProcess, GpuState, PairState
 from ddconsole.core.readings import Reading, read, unavailable
 
 Value = TypeVar("Value")
-
-REHEARSAL_VARIABLE = "DDCONSOLE_REHEARSAL"
-"""When set, GPUs are simulated by `ddconsole.rehearsal.nvml`."""
 
 SECONDS_BETWEEN_INITS = 30.0
 """Initialising again and again leaks file descriptors in the driver's library."""
@@ -64,14 +59,6 @@ class Nvml(Protocol):
     def nvmlDeviceGetCount(self) -> int: ...  # noqa: N802, D102  # pynvml's name
     def nvmlDeviceGetHandleByIndex(self, index: int) -> Any: ...  # noqa: N802, D102  # pynvml's name
     def nvmlDeviceGetMemoryInfo(self, handle: Any, version: int) -> Any: ...  # noqa: N802, D102  # pynvml's name
-
-
-def open_nvml() -> tuple[Nvml, bool]:
-    """The machine's NVML, or a simulated one in a rehearsal; and whether it is simulated."""
-    if os.environ.get(REHEARSAL_VARIABLE):
-        module = importlib.import_module("ddconsole.rehearsal.nvml")
-        return cast("Nvml", module.SimulatedNvml()), True
-    return cast("Nvml", pynvml), False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +131,8 @@ class GpuReader:
             return read(change(function(*arguments)), self._now(), call)
         except pynvml.NVMLError as problem:
             return unavailable(_meaning(problem), self._now(), call)
+        except OSError as problem:  # of a stand-in that keeps its state in files
+            return unavailable(str(problem), self._now(), call)
 
     def _ask_gpu(self, gpu: _Gpu, call: str, change: Callable[[Any], Value], *arguments: Any) -> Reading[Value]:
         """One call about one GPU; what it does not support is asked once, and a lost GPU no further."""
@@ -160,6 +149,8 @@ class GpuReader:
             if code in _WHOLE_GPU:
                 gpu.lost = _meaning(problem)
             return unavailable(_meaning(problem), self._now(), call)
+        except OSError as problem:  # of a stand-in that keeps its state in files
+            return unavailable(str(problem), self._now(), call)
 
     def _once(self, gpu: _Gpu, call: str, change: Callable[[Any], Value], *arguments: Any) -> Reading[Value]:
         if call not in gpu.fixed:

@@ -8,6 +8,7 @@ from ddconsole.core.host_state import GpuState, HostState
 from ddconsole.core.readings import Reading
 from ddconsole.probe import host, sysfs
 from ddconsole.probe.nvml import GpuReader, Nvml, with_numa_node
+from ddconsole.probe.rehearsed import as_rehearsed
 
 
 class HostSampler:
@@ -36,7 +37,7 @@ class HostSampler:
         machine = host.host_sample(at, cpu_measured=self._asked_cpu)
         self._asked_cpu = True
         shm = host.disk_space("/dev/shm", at)  # noqa: S108  # the place where models are staged, not a temp file
-        return HostState(
+        state = HostState(
             at=at,
             hostname=host.hostname(at),
             boot_token=host.boot_token(self._root, at),
@@ -57,14 +58,12 @@ class HostSampler:
             disks=tuple(host.disk_space(path, at) for path in self._disks),
             simulated=self._simulated,
         )
+        return as_rehearsed(state) if self._simulated else state
 
     def _with_kernel(self, gpu: GpuState, at: float) -> GpuState:
-        """The kernel's word on the NUMA node goes first; on the PCIe link, only where NVML says nothing.
-
-        A simulated GPU has no device in this machine's sysfs, or another one's.
-        """
+        """The kernel's word on the NUMA node goes first; on the PCIe link, only where NVML says nothing."""
         address = gpu.pci_address.value
-        if address is None or self._simulated:
+        if address is None:
             return gpu
         gpu = with_numa_node(gpu, sysfs.pci_numa_node(self._root, address, at))
         generation, width = sysfs.pci_link(self._root, address, "current", at)

@@ -267,4 +267,3 @@ def _visible_gpus(text: str | None) -> list[int]:
             break
         found.append(index)
     return found
-

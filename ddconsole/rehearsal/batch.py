@@ -189,7 +189,7 @@ class Batch:
 
     def advance(self, now: float) -> None:
         """Make every step that is due at `now`."""
-        self._admit(now)
+        self._admit(0.0)
         while True:
             joins = min((sequence.first_at for sequence in self.prefilling), default=float("inf"))
             leaves = min((one.leaves_at for one in self._all() if one.leaves_at is not None), default=float("inf"))
@@ -222,11 +222,11 @@ class Batch:
             self._timer.cancel()
             self._timer = None
 
-    def _admit(self, at: float) -> None:
-        """Prefills go one after the other: a request waits for the compute of those before it."""
+    def _admit(self, free_at: float) -> None:
+        """Prefills go one after the other: a request waits for a place and for the compute of those before it."""
         while self.waiting and len(self.running) + len(self.prefilling) < self._most:
             sequence = self.waiting.popleft()
-            start = max(sequence.arrived, at if self.running else sequence.arrived, self._prefill_free)
+            start = max(sequence.arrived, free_at, self._prefill_free)
             took = self._speed.prefill_seconds(sequence.prompt_tokens - sequence.cached_tokens)
             self._prefill_free = start + took
             sequence.first_at = start + took + self._speed.first_token_overhead

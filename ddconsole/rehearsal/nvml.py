@@ -231,7 +231,8 @@ class SimulatedNvml:
         path = self._folder / f"energy{gpu.index}.json"
         with locked(self._folder, "energy"):
             kept = read_json(path) or {"joules": 0.0, "at": now, "watts": _watts(use)}
-            joules = float(kept["joules"]) + max(now - kept["at"], 0.0) * kept["watts"]
+            drawn: float = max(now - kept["at"], 0.0) * kept["watts"]
+            joules = float(kept["joules"]) + drawn
             write_whole(path, {"joules": joules, "at": max(now, kept["at"]), "watts": _watts(use)})
         return joules
 

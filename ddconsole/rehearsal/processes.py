@@ -5,7 +5,9 @@ import os
 import select
 import signal
 import socket
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +24,8 @@ class Child:
     name: str
     pid: int
     link: socket.socket
+    exit_code: int | None = None
+    """Set once it was waited for."""
 
 
 def fork_child(name: str, work: Callable[[socket.socket], None], strangers: Sequence[Child]) -> Child:
@@ -50,6 +54,8 @@ def fork_child(name: str, work: Callable[[socket.socket], None], strangers: Sequ
         if os.getppid() == parent:
             work(there)
         status = 0
+    except Exception:  # noqa: BLE001  # nothing above a forked child may run: its traceback goes to the log
+        traceback.print_exc()
     finally:
         os._exit(status)
 
@@ -73,6 +79,13 @@ def start_ticks(pid: int) -> int | None:
     """When the process started, in clock ticks since boot; None when it is gone or a zombie."""
     stat = _stat(pid)
     return int(stat[19]) if stat and stat[0] not in "ZX" else None
+
+
+def kill_all(pids: Iterable[int]) -> None:
+    """SIGKILL to processes of ours; those that are gone already are no error."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def is_stopped(pid: int) -> bool:

@@ -30,9 +30,7 @@ def attempts_in_folder(run_directory: Path, state: RunState) -> AttemptLoader:
 
     A file whose SHA-256 is not the journal's is refused: it was changed after it was committed.
     """
-    hashes = {
-        (row.cell.id, attempt.number): attempt.sha256 for row in state.cells.values() for attempt in row.attempts
-    }
+    hashes = {(row.cell.id, attempt.number): attempt.sha256 for row in state.cells.values() for attempt in row.attempts}
 
     def load(cell: str, attempt: int) -> AttemptFile:
         path = run_directory / "cells" / cell / f"{attempt}.json"

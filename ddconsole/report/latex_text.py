@@ -143,7 +143,9 @@ def latex_text(text: str, *, breakable: bool = False) -> str:
 
 def lost_characters(texts: Iterable[str]) -> list[str]:
     """The characters of `texts` that cannot be typeset, as `<U+1F600>`, sorted."""
-    lost = {one for text in texts for one in unicodedata.normalize("NFC", text) if not one.isspace() and one != _fold(one)}
+    lost = {
+        one for text in texts for one in unicodedata.normalize("NFC", text) if not one.isspace() and one != _fold(one)
+    }
     return sorted(_fold(one) for one in lost)
 
 
@@ -189,8 +191,8 @@ def _escape(one: str) -> str:
         return _ASCII.get(one, one)
     if one in _SIGNS or one in _LETTERS:
         return _SIGNS.get(one) or _LETTERS[one]
-    base, accent = unicodedata.normalize("NFD", one)
-    return f"\\{_ACCENTS[accent]}{{{base}}}"
+    apart = unicodedata.normalize("NFD", one)
+    return f"\\{_ACCENTS[apart[1]]}{{{apart[0]}}}"
 
 
 def _breakable_word(word: str) -> str:

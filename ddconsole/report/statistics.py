@@ -196,11 +196,12 @@ def _resampled(observations: Observations, *, prompts_together: bool = False, st
 
 @lru_cache(maxsize=40)
 def _drawn_repetitions(start: int, launches: int, repetitions: int, counts: tuple[int, ...], stream: int) -> Indices:
-    """Which (launch, repetition), as one index, stands at each place of each resample: (rows, launches x repetitions)."""
+    """Which (launch, repetition), as one index, stands where: (rows, launches x repetitions)."""
     generator = np.random.default_rng([SEED, 1, stream, start])
     launch = (generator.random((_ROWS, launches, 1)) * launches).astype(np.intp)
     within = (generator.random((_ROWS, launches, repetitions)) * np.array(counts)[launch]).astype(np.intp)
-    return (launch * repetitions + within).reshape(_ROWS, launches * repetitions)
+    drawn: Indices = (launch * repetitions + within).reshape(_ROWS, launches * repetitions)
+    return drawn
 
 
 @lru_cache(maxsize=40)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def main() -> None:
     """Run one launch; the log goes to standard error, which the launcher puts into a file."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     directory, launch = sys.argv[1:3]
+    os.chdir(directory)
     asyncio.run(_live(Path(directory), int(launch)))
 
 

@@ -28,6 +28,7 @@ from ddconsole.engines.engine import Engine, EngineArgumentError, Readiness, Ser
 from ddconsole.engines.register import engine as engine_of
 from ddconsole.load.prompts import WorkloadTexts
 from ddconsole.runner.event_file import EventFile
+from ddconsole.runner.gpu_lease import GpuLease
 from ddconsole.runner.gpu_memory import GpuMemory
 from ddconsole.runner.live_file import LiveFile
 from ddconsole.runner.load_process import LoadProcess
@@ -96,6 +97,7 @@ class LaunchLife:
         self._live = LiveFile(self._folder.live, clock)
         self._server = ServerProcess(self._folder, clock)
         self._load = LoadProcess(self._folder.runner_log)
+        self._lease = GpuLease(order.gpu_uuids, order.run, simulated=order.simulated)
         self._engine: Engine = engine_of(order.engine["kind"])
         loop = asyncio.get_running_loop()
         self._control = ControlWatch(self._folder.control, loop.time)
@@ -152,6 +154,8 @@ class LaunchLife:
 
     async def _start_and_measure(self) -> None:
         order = self._order
+        if not await self._lease_gpus():
+            return
         require_free_port(order.port)
         start = ServerStart(
             deployment=order.deployment,
@@ -198,6 +202,18 @@ class LaunchLife:
             cells = CellMeasurement(self._run, order, self._engine, start, api, self._load, self._texts, self._clock)
             await self._first_words(cells, readiness, self._clock.monotonic() - began)
             await self._measure_cells(cells, readiness, watch)
+
+    async def _lease_gpus(self) -> bool:
+        """Wait until the GPUs are ours; False when the launch became unwanted meanwhile."""
+        said = None
+        while (waits_for := self._lease.take()) is not None:
+            if self._unwanted():
+                return False
+            if waits_for != said:
+                said = waits_for
+                await self._write(LaunchStarting(self._order.launch, f"waiting: {waits_for}"))
+            await asyncio.sleep(_LOOK * 5)
+        return True
 
     async def _first_words(self, cells: CellMeasurement, readiness: Readiness, start_seconds: float) -> None:
         """The canary: a short generation before anything is measured."""

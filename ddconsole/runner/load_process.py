@@ -1,11 +1,11 @@
 """The runner's side of the load process: started once for a launch, one cell at a time."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ddconsole.core.own_process import own_process
 from ddconsole.core.records import CellProgress, RequestRecord
 from ddconsole.load.codec import Cancel, LineError, Message, Order, message_of_line, order_line
 from ddconsole.load.task import LoadReport, LoadTask
@@ -34,9 +34,7 @@ class LoadProcess:
         """Start it; its pid."""
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "ddconsole.load",
+                *own_process("ddconsole.load"),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,

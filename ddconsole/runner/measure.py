@@ -20,6 +20,7 @@ from ddconsole.load.prompts import WorkloadTexts
 from ddconsole.load.task import LoadTask
 from ddconsole.runner.acceptance import cell_acceptance, counter_flags, with_steps
 from ddconsole.runner.durable import write_whole
+from ddconsole.runner.hardware import disturbances, hardware_record, samples_between
 from ddconsole.runner.load_process import LoadProcess, LoadResult
 from ddconsole.runner.order import LaunchOrder
 from ddconsole.runner.run_directory import RunDirectory
@@ -218,6 +219,11 @@ class CellMeasurement:
         flags = (*notes, *counter_flags(records, before, after)) if kind == "done" else notes
         if figures.estimated_tokens:
             flags = (*flags, "output tokens were estimated from chunks: the engine told no usage")
+        ended = self._clock.now()
+        samples = samples_between(self._run.path / "telemetry.jsonl", started, ended)
+        hardware = hardware_record(samples, self._order.deployment.placement.gpus)
+        if kind == "done":
+            flags = (*flags, *disturbances(hardware))
         parts = self._parts(wanted, readiness)
         attempt = AttemptFile(
             run=self._order.run,
@@ -228,7 +234,7 @@ class CellMeasurement:
             round=wanted.round,
             outcome=kind,
             started_at=started,
-            ended_at=self._clock.now(),
+            ended_at=ended,
             simulated=self._order.simulated,
             fingerprint=fingerprint(parts),
             fingerprint_parts=parts,
@@ -238,6 +244,7 @@ class CellMeasurement:
             effective=readiness.effective,
             counters={"before": _counters_json(before), "after": _counters_json(after)},
             load=asdict(result.report) if result.report else {"died": result.died},
+            hardware=hardware,
             flags=flags,
             cause=to_json(cause) if cause else None,
         )

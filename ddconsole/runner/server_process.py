@@ -22,6 +22,8 @@ from ddconsole.runner.run_directory import LaunchDirectory
 _PR_SET_CHILD_SUBREAPER = 36
 _SHORTEST_GRACE = 2.0
 """Real seconds that every step gets, however fast the clock runs: a loaded machine needs them to exit at all."""
+_ORPHANS = 0.5
+"""Real seconds for children to follow a main process that is gone."""
 _LAST_KILL = 20.0
 """Real seconds for SIGKILL to do its work before the launch counts as dirty."""
 
@@ -136,8 +138,10 @@ async def stop_members(
         for one in targets:
             if one is not None:
                 one.send(step.signal)
-        if await _gone(members, max(clock.real_seconds(step.grace), _SHORTEST_GRACE)):
+        if await _gone(members, max(clock.real_seconds(step.grace), _SHORTEST_GRACE), main):
             return ()
+        if main is not None and not main.alive():
+            break
     on_step("kill what is left (SIGKILL)", clock.now() + _LAST_KILL)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _LAST_KILL
@@ -150,14 +154,22 @@ async def stop_members(
     return ()
 
 
-async def _gone(members: Callable[[], set[ProcessIdentity]], seconds: float) -> bool:
-    """Wait up to `seconds` of real time until no member is left; looks more rarely as time passes."""
+async def _gone(
+    members: Callable[[], set[ProcessIdentity]], seconds: float, main: ProcessIdentity | None = None
+) -> bool:
+    """Wait up to `seconds` of real time until no member is left; looks more rarely as time passes.
+
+    Once the main process is gone its orphans get half a second to follow: nobody is left to tell them to.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     pause = 0.02
     while True:
         if not members():
             return True
+        if main is not None and not main.alive():
+            deadline = min(deadline, loop.time() + _ORPHANS)
+            main = None
         if loop.time() >= deadline:
             return False
         await asyncio.sleep(min(pause, max(deadline - loop.time(), 0.001)))

@@ -1,3 +1,4 @@
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -43,44 +44,50 @@ DONE = b"data: [DONE]\n\n"
 
 # --- recorded streams ------------------------------------------------------------------------------------------
 
-# name, asked, fixed length, chunks with text, prompt, output, cached, reasoning, finish, outcome; counted by hand
-RECORDED = [
-    ("sglang-0.5.16-reasoning", 64, True, 17, 109, 64, None, 64, "length", RequestOutcome.OK),
-    ("sglang-0.5.16-spec-ngram", 192, True, 28, 109, 192, None, 0, "length", RequestOutcome.OK),
-    ("sglang-0.5.16-spec-eagle", 192, True, 2, 109, 192, None, 0, "length", RequestOutcome.OK),
-    ("sglang-0.5.23-continuous", 24, True, 24, 19, 24, 18, 0, "length", RequestOutcome.OK),
-    ("sglang-0.5.23-chat", 24, False, 20, 19, 24, 18, 0, "length", RequestOutcome.OK),
-    ("vllm-0.32-continuous", 24, True, 23, 19, 24, None, None, "length", RequestOutcome.OK),
-    ("vllm-0.32-spec-draft", 200, True, 92, 17, 200, None, None, "length", RequestOutcome.OK),
-    ("vllm-0.32-sigterm", 2000, True, 45, 4, 209, None, None, "abort", RequestOutcome.FAILED),
-    ("llama-plain", 100, True, 100, 17, 100, 0, None, "length", RequestOutcome.OK),
-    ("llama-spec-draft", 100, True, 100, 17, 100, 0, None, "length", RequestOutcome.OK),
-    ("llama-timings", 64, True, 64, 41, 64, 24, None, "length", RequestOutcome.OK),
-]
+# name: (asked, fixed length, counts); the chunks with text were counted with a regular expression over the recording
+RECORDED: dict[str, tuple[int, bool, dict[str, Any]]] = {
+    "sglang-0.5.16-reasoning": (
+        64,
+        True,
+        {"chunks": 17, "prompt_tokens": 109, "output_tokens": 64, "cached_tokens": None, "reasoning_tokens": 64},
+    ),
+    "sglang-0.5.16-spec-ngram": (192, True, {"chunks": 28, "prompt_tokens": 109, "output_tokens": 192}),
+    "sglang-0.5.16-spec-eagle": (192, True, {"chunks": 2, "prompt_tokens": 109, "output_tokens": 192}),
+    "sglang-0.5.23-continuous": (
+        24,
+        True,
+        {"chunks": 24, "prompt_tokens": 19, "output_tokens": 24, "cached_tokens": 18, "reasoning_tokens": 0},
+    ),
+    "sglang-0.5.23-chat": (24, False, {"chunks": 20, "prompt_tokens": 19, "output_tokens": 24, "cached_tokens": 0}),
+    "vllm-0.32-continuous": (
+        24,
+        True,
+        {"chunks": 24, "prompt_tokens": 19, "output_tokens": 24, "cached_tokens": None, "reasoning_tokens": None},
+    ),
+    "vllm-0.32-spec-draft": (200, True, {"chunks": 92, "prompt_tokens": 17, "output_tokens": 200}),
+    "llama-plain": (100, True, {"chunks": 100, "prompt_tokens": 17, "output_tokens": 100, "cached_tokens": 0}),
+    "llama-spec-draft": (100, True, {"chunks": 100, "prompt_tokens": 17, "output_tokens": 100, "cached_tokens": 0}),
+    "llama-timings": (64, True, {"chunks": 64, "prompt_tokens": 41, "output_tokens": 64, "cached_tokens": 24}),
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "asked", "fixed", "chunks", "prompt", "output", "cached", "reasoning", "finish", "outcome"), RECORDED
-)
+@pytest.mark.parametrize("name", RECORDED)
 def test_recorded_streams_give_the_counts_that_the_engine_told(
-    recording: Callable[[str], "Recording"],
-    name: str,
-    asked: int,
-    fixed: bool,
-    chunks: int,
-    prompt: int,
-    output: int,
-    cached: int | None,
-    reasoning: int | None,
-    finish: str,
-    outcome: RequestOutcome,
+    recording: Callable[[str], "Recording"], name: str
 ) -> None:
+    asked, fixed, counts = RECORDED[name]
     record = read(recording(name).reads, asked, fixed=fixed)
-    assert (record.chunks, record.prompt_tokens, record.output_tokens) == (chunks, prompt, output)
-    assert (record.cached_tokens, record.reasoning_tokens, record.finish_reason) == (cached, reasoning, finish)
-    assert (record.outcome, record.token_source) == (outcome, TokenSource.USAGE)
-    assert len(record.chunk_gaps_us) == chunks - 1
+    assert {field: getattr(record, field) for field in counts} == counts
+    assert (record.finish_reason, record.outcome, record.error) == ("length", RequestOutcome.OK, None)
+    assert record.token_source is TokenSource.USAGE
+    assert len(record.chunk_gaps_us) == record.chunks - 1
     assert (record.index, record.repetition, record.prompt, record.stream) == (3, 1, "coding", 2)
+
+
+def test_a_server_that_was_told_to_end_aborts_and_that_is_a_failure(recording: Callable[[str], "Recording"]) -> None:
+    record = read(recording("vllm-0.32-sigterm").reads, 2000)
+    assert (record.chunks, record.output_tokens, record.finish_reason) == (50, 209, "abort")
+    assert (record.outcome, record.error) == (RequestOutcome.FAILED, "the server ended it: finish_reason abort")
 
 
 def test_acceptance_of_recorded_llama_cpp_has_no_steps(recording: Callable[[str], "Recording"]) -> None:
@@ -131,13 +138,13 @@ def test_a_recorded_error_inside_a_200_stream_is_a_failure(recording: Callable[[
 
 
 @settings(max_examples=60, deadline=None)
-@given(data=st.data(), name=st.sampled_from([row[0] for row in RECORDED] + ["vllm-0.32-engine-killed"]))
+@given(data=st.data(), name=st.sampled_from([*RECORDED, "vllm-0.32-sigterm", "vllm-0.32-engine-killed"]))
 def test_where_a_recorded_stream_is_cut_changes_nothing_of_the_record(data: st.DataObject, name: str) -> None:
     lines = (FIXTURES / f"{name}.jsonl").read_text().splitlines()[1:]
     whole = "".join(json.loads(line)[1] for line in lines).encode()
     cuts = data.draw(st.lists(st.integers(0, len(whole)), max_size=50))
     places = [0, *sorted(cuts), len(whole)]
-    pieces = [(1.0, whole[begin:end]) for begin, end in zip(places, places[1:], strict=False)]
+    pieces = [(1.0, whole[begin:end]) for begin, end in itertools.pairwise(places)]
     assert read(pieces, 64) == read([(1.0, whole)], 64)
 
 
@@ -145,7 +152,12 @@ def test_where_a_recorded_stream_is_cut_changes_nothing_of_the_record(data: st.D
 
 
 def test_the_first_token_is_the_first_text_and_not_the_role() -> None:
-    reads = [(0.005, ROLE), (0.8, delta(content="a")), (0.9, delta(content="b")), (1.0, delta("length") + usage(2) + DONE)]
+    reads = [
+        (0.005, ROLE),
+        (0.8, delta(content="a")),
+        (0.9, delta(content="b")),
+        (1.0, delta("length") + usage(2) + DONE),
+    ]
     record = read(reads, 2)
     assert time_to_first_token(record) == 0.8
     assert (record.last_text, record.end, record.chunk_gaps_us) == (0.9, 1.0, (100_000,))
@@ -155,7 +167,9 @@ def test_the_first_token_is_the_first_text_and_not_the_role() -> None:
 def test_reasoning_is_text_but_not_content(name: str) -> None:
     stream = ChatStream(IDENTITY, 0.0, 2, fixed_length=True)
     stream.feed(0.3, delta(**{name: "hm", "content": None}))
-    stream.feed(0.4, delta("length", content="yes") + usage(2, completion_tokens_details={"reasoning_tokens": 1}) + DONE)
+    stream.feed(
+        0.4, delta("length", content="yes") + usage(2, completion_tokens_details={"reasoning_tokens": 1}) + DONE
+    )
     record = stream.record(0.4)
     assert (record.first_text, record.chunks, record.text, stream.content) == (0.3, 2, "hmyes", "yes")
     assert record.reasoning_tokens == 1
@@ -185,7 +199,9 @@ def test_timings_count_where_usage_is_missing() -> None:
 
 
 def test_without_any_count_the_chunks_are_an_estimate_and_never_the_length_asked_for() -> None:
-    record = read([(step / 10, delta(content="x")) for step in range(50)] + [(6.0, delta("stop") + DONE)], 1024, fixed=False)
+    record = read(
+        [(step / 10, delta(content="x")) for step in range(50)] + [(6.0, delta("stop") + DONE)], 1024, fixed=False
+    )
     assert (record.output_tokens, record.token_source, record.outcome) == (50, TokenSource.ESTIMATED, RequestOutcome.OK)
 
 
@@ -206,7 +222,10 @@ def test_an_estimate_below_the_length_is_short_only_if_the_engine_says_it_stoppe
 def test_sglext_under_the_names_of_each_build(accepted: str, drafted: str) -> None:
     details = {"spec_verify_ct": 5, "spec_accept_length": 4.0, accepted: 15, drafted: 75}
     record = read(
-        [(1.0, delta("length", content="x")), (1.0, event(choices=[], sglext={"spec_tokens_details": details}) + usage(20))],
+        [
+            (1.0, delta("length", content="x")),
+            (1.0, event(choices=[], sglext={"spec_tokens_details": details}) + usage(20)),
+        ],
         20,
     )
     assert record.acceptance == Acceptance(20, 5, 75, 15, "request")
@@ -215,7 +234,9 @@ def test_sglext_under_the_names_of_each_build(accepted: str, drafted: str) -> No
 
 def test_a_length_that_the_engine_defines_otherwise_stands_beside_ours() -> None:
     details = {"spec_verify_ct": 5, "spec_accept_length": 3.0}
-    record = read([(1.0, delta("length", content="x") + event(sglext={"spec_tokens_details": details}) + usage(20))], 20)
+    record = read(
+        [(1.0, delta("length", content="x") + event(sglext={"spec_tokens_details": details}) + usage(20))], 20
+    )
     assert record.acceptance is not None
     assert (record.acceptance.length, record.acceptance.engine_length) == (4.0, 3.0)
 
@@ -230,7 +251,9 @@ def test_a_full_queue_is_a_failure_although_usage_and_done_follow() -> None:
     assert (record.output_tokens, record.chunks) == (0, 0)
 
 
-@pytest.mark.parametrize("error", [{"error": "boom"}, {"object": "error", "message": "boom"}, {"error": {"message": "boom"}}])
+@pytest.mark.parametrize(
+    "error", [{"error": "boom"}, {"object": "error", "message": "boom"}, {"error": {"message": "boom"}}]
+)
 def test_every_shape_of_error_after_text_is_a_failure(error: dict[str, Any]) -> None:
     record = read([(0.1, delta(content="x")), (0.2, event(**error) + usage(4) + DONE)])
     assert (record.outcome, record.error) == (RequestOutcome.FAILED, "boom")

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,7 +39,18 @@ def test_an_open_event_comes_with_the_end_of_the_stream_only() -> None:
 
 
 _LINES = st.sampled_from(
-    [b"data: a", b"data:", b"data", b"data: \xc3\xa9", b": comment", b"event: x", b"", b"", b"nonsense", b"data: data: b"]
+    [
+        b"data: a",
+        b"data:",
+        b"data",
+        b"data: \xc3\xa9",
+        b": comment",
+        b"event: x",
+        b"",
+        b"",
+        b"nonsense",
+        b"data: data: b",
+    ]
 )
 _NEWLINES = st.sampled_from([b"\n", b"\r", b"\r\n"])
 
@@ -46,7 +59,7 @@ _NEWLINES = st.sampled_from([b"\n", b"\r", b"\r\n"])
 def test_where_the_bytes_are_cut_changes_nothing(lines: list[tuple[bytes, bytes]], cuts: list[int]) -> None:
     stream = b"".join(line + newline for line, newline in lines)
     places = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
-    pieces = [stream[begin:end] for begin, end in zip(places, places[1:], strict=False)]
+    pieces = [stream[begin:end] for begin, end in itertools.pairwise(places)]
     assert split(*pieces) == split(stream)
     assert split(*[stream[at : at + 1] for at in range(len(stream))]) == split(stream)
 

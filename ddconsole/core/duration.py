@@ -1,0 +1,2 @@
+"""temporary"""
+def remaining_of_run(state): return None

@@ -1,0 +1,57 @@
+"""What decides whether two results compare, and whether an old one may be used when a sweep goes on."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ddconsole.core.sweep import Deployment, WorkloadPoint, to_json
+
+_WATCHING_ONLY = frozenset({"request_timeout", "stall_timeout"})
+"""Fields of a workload point that end a request but do not change a figure."""
+
+
+def fingerprint_parts(
+    *, deployment: Deployment, point: WorkloadPoint, build: Mapping[str, Any], context: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The parts, by name.
+
+    Args:
+        deployment: with placement and environment; its id and size do not count.
+        point: what was asked of the server.
+        build: version and commit of the engine, with a hash of uncommitted changes.
+        context: driver, model identity, hash of prompts and scripts, protocol.
+    """
+    server = to_json(deployment)
+    for name in ("id", "variables", "context_tokens"):
+        server.pop(name, None)
+    asked = {name: value for name, value in to_json(point).items() if name not in _WATCHING_ONLY}
+    return {
+        "deployment": server,
+        "workload": asked,
+        "build": dict(build),
+        **{k: to_json(v) for k, v in context.items()},
+    }
+
+
+def fingerprint(parts: Mapping[str, Any]) -> str:
+    """SHA-256 over the canonical JSON of the parts."""
+    canonical = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any], path: str = "") -> list[str]:
+    """What differs between two sets of parts, as `deployment.args.threads: 1 → 2`, in a stable order."""
+    found: list[str] = []
+    for name in sorted({*one, *other}):
+        where = f"{path}.{name}" if path else name
+        left, right = one.get(name), other.get(name)
+        if isinstance(left, Mapping) and isinstance(right, Mapping):
+            found += differences(left, right, where)
+        elif left != right:
+            found.append(f"{where}: {_short(left)} → {_short(right)}")
+    return found
+
+
+def _short(value: Any) -> str:
+    return "–" if value is None else json.dumps(value, ensure_ascii=False)[:80]

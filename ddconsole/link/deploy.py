@@ -1,0 +1,175 @@
+"""Bringing the agent to a host: find its Python, upload the bundle beside and rename it, start the agent detached."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from ddconsole.core.visible_text import visible
+from ddconsole.link import on_host
+from ddconsole.link.bundle import Bundle, BundleExtras, build_bundle
+from ddconsole.link.client import AgentError, LinkLost
+from ddconsole.link.host_call import HostRefusal, answer_of, new_nonce, program
+from ddconsole.link.host_python import HostFacts, probe_host
+from ddconsole.link.places import default_cache_directory
+from ddconsole.link.ssh_host import HostConnection
+from ddconsole.link.stages import Stage, StageError, StageListener, nobody_listens
+
+_UNPACK_TIME = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class HostAgent:
+    """What is started on a host, and where it keeps things."""
+
+    state: str = ""
+    """The state directory, absolute or `~/...`; empty: by the XDG rules, on the host."""
+    python: str = ""
+    """The interpreter, where the plan names one."""
+    module: str = "ddconsole.agent"
+    arguments: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Added to the login environment, such as a rehearsal's clock."""
+    extras: BundleExtras = field(default_factory=BundleExtras)
+    cache: Path | None = None
+    """Where bundles and wheels are kept here; None: by the XDG rules."""
+
+
+class HostDeployment:
+    """The agent's files and process on one host.
+
+    Args:
+        host: a live connection.
+        agent: what to bring.
+        on_stage: told what is being done.
+    """
+
+    def __init__(self, host: HostConnection, agent: HostAgent, on_stage: StageListener = nobody_listens) -> None:
+        self._host = host
+        self._agent = agent
+        self._on_stage = on_stage
+        self._pid = 0
+        self._facts: HostFacts | None = None
+
+    async def find(self) -> str:
+        """Look for Python and say where the agent's socket is or will be.
+
+        Raises:
+            StageError: E140, E141, E131.
+            LinkLost: the connection ended.
+        """
+        self._on_stage(Stage.PYTHON)
+        try:
+            self._facts = await probe_host(self._host, [self._agent.python] if self._agent.python else ())
+            return on_host.socket_path(self.state, self._facts.uid)
+        except on_host.RefusedError as refused:
+            raise StageError(Stage.PYTHON, self._host.host, refused.text, refused.do, final=True) from refused
+
+    @property
+    def state(self) -> str:
+        """The state directory on the host; known after `find`."""
+        named = self._agent.state
+        if not named:
+            return self._known.state
+        return f"{self._known.home}{named[1:]}" if named.startswith("~/") else named
+
+    @property
+    def python(self) -> str:
+        """The host's interpreter; known after `find`."""
+        return self._known.python.path
+
+    @property
+    def _known(self) -> HostFacts:
+        assert self._facts is not None, "find() comes first"
+        return self._facts
+
+    @property
+    def _agents(self) -> str:
+        return f"{self.state}/agent"
+
+    @property
+    def _log(self) -> str:
+        return f"{self.state}/agent.log"
+
+    async def look(self, folder: str = "") -> Mapping[str, Any]:
+        """`on_host.look`, for the agent that was started here."""
+        arguments = {"state": self.state, "folder": folder, "pid": self._pid, "log": self._log}
+        seen: dict[str, Any] = await self._call(Stage.HANDSHAKE, "look", arguments)
+        return seen
+
+    async def start(self, socket: str) -> None:
+        """Bring the bundle if it is not there, and start the agent in a session of its own.
+
+        Raises:
+            StageError: upload or start failed.
+            LinkLost: the connection ended; a broken upload is never started from.
+        """
+        self._on_stage(Stage.UPLOAD)
+        bundle = await self._build()
+        folder = f"{self._agents}/{bundle.name}"
+        if not (await self.look(folder))["bundle"]:
+            await self._upload(bundle, folder)
+        self._on_stage(Stage.START)
+        start = {
+            "command": [f"{folder}/bin/python", "-I", "-m", self._agent.module, *self._agent.arguments],
+            "state": self.state,
+            "socket": socket,
+            "log": self._log,
+            "environment": dict(self._agent.environment),
+            "bundle": folder,
+            "python": self.python,
+        }
+        self._pid = int(await self._call(Stage.START, "start", start))
+        await self._call(Stage.START, "clear", {"agents": self._agents, "keep": bundle.name})
+
+    async def _build(self) -> Bundle:
+        cache = self._agent.cache or default_cache_directory()
+        try:
+            return await build_bundle(self._known.python, cache, self._agent.extras)
+        except HostRefusal as refused:
+            raise self._error(Stage.PYTHON, refused.text, refused.do) from refused
+        except OSError as problem:
+            raise self._error(Stage.UPLOAD, f"the bundle cannot be made here: {problem}", "make room") from problem
+
+    async def _upload(self, bundle: Bundle, folder: str) -> None:
+        part = f"{self._agents}/.{bundle.name}.{secrets.token_hex(4)}.part"
+        data = bundle.archive.read_bytes()
+        private = asyncssh.SFTPAttrs(permissions=0o700)
+        try:
+            async with self._host.sftp() as sftp:
+                await sftp.makedirs(self._agents, private, exist_ok=True)
+                async with sftp.open(part, "wb") as file:
+                    await file.write(data)
+                    await _sync(file)
+        except (asyncssh.SFTPConnectionLost, asyncssh.SFTPNoConnection, ConnectionError) as problem:
+            raise LinkLost(f"{self._host.host}: the connection was lost during the upload") from problem
+        except (asyncssh.Error, OSError) as problem:
+            do = f"check room and permissions of {self._agents} on the host"
+            raise self._error(Stage.UPLOAD, visible(str(problem)), do) from problem
+        received = {"part": part, "folder": folder, "size": bundle.size, "sha256": bundle.sha256}
+        await self._call(Stage.UPLOAD, "receive", received, deadline=_UNPACK_TIME)
+
+    async def _call(self, stage: Stage, action: str, arguments: dict[str, Any], deadline: float = 30.0) -> Any:
+        nonce = new_nonce()
+        text = program(nonce, action, arguments)
+        try:
+            done = await self._host.run([self.python, "-I", "-"], stdin=text, deadline=deadline)
+            return answer_of(nonce, done.stdout, done.stderr, done.status)
+        except LinkLost:
+            raise
+        except (HostRefusal, AgentError) as refused:
+            raise self._error(stage, refused.text, refused.do) from refused
+
+    def _error(self, stage: Stage, text: str, do: str) -> StageError:
+        return StageError(stage, self._host.host, text, do, final=True)
+
+
+async def _sync(file: asyncssh.SFTPClientFile) -> None:
+    """Make the upload durable where the server can; the checksum decides in any case."""
+    try:
+        await file.fsync()
+    except asyncssh.SFTPOpUnsupported:
+        return

@@ -1,0 +1,115 @@
+"""The results as tables need them: methods down, workload points across, for one tensor-parallel size and load mode."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ddconsole.core.sweep import WorkloadPoint
+from ddconsole.report.marks import Mark
+from ddconsole.report.result_set import CellResult, PointKey, ResultSet, point_key
+
+LOAD_MODES = {
+    "single": "single generations, one request at a time",
+    "conversation": "conversations of several turns, one request at a time",
+    "closed-loop": "closed loop: a fixed number of clients, each sends its next request when its last has ended",
+    "open-loop": "open loop: requests are sent at their own times, whether or not earlier ones have ended",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Cells of one tensor-parallel size and one load mode; load modes are never mixed in a table."""
+
+    tensor_parallel: int
+    kind: str
+    methods: tuple[str, ...]
+    points: tuple[WorkloadPoint, ...]
+    cells: Mapping[tuple[str, PointKey], CellResult]
+    part: int = 1
+
+    def at(self, method: str, point: WorkloadPoint) -> CellResult | None:
+        """The cell in one place, or None where the plan has none."""
+        return self.cells.get((method, point_key(point)))
+
+    def column(self, point: WorkloadPoint) -> list[CellResult]:
+        """All cells of one point, in the order of methods."""
+        found = (self.at(method, point) for method in self.methods)
+        return [cell for cell in found if cell is not None]
+
+    def shown(self) -> list[CellResult]:
+        """All cells, point by point."""
+        return [cell for point in self.points for cell in self.column(point)]
+
+    def marks(self) -> frozenset[Mark]:
+        """Those of its cells, and the one for places without a cell."""
+        found = {mark for cell in self.shown() for mark in cell.marks}
+        if len(self.shown()) < len(self.methods) * len(self.points):
+            found.add(Mark.NOT_IN_PLAN)
+        return frozenset(found)
+
+    @property
+    def suffix(self) -> str:
+        """For file names: tensor-parallel size, and the part where a table had to be split."""
+        return f"tp{self.tensor_parallel}" + (f"-{self.part}" if self.part > 1 else "")
+
+    def split(self, points: int, methods: int) -> Iterator["Grid"]:
+        """Parts with at most so many points and methods."""
+        part = 0
+        for first_method in range(0, len(self.methods), methods):
+            for first in range(0, len(self.points), points):
+                part += 1
+                yield replace(
+                    self,
+                    methods=self.methods[first_method : first_method + methods],
+                    points=self.points[first : first + points],
+                    part=part,
+                )
+
+
+def grids(result: ResultSet, *kinds: str) -> list[Grid]:
+    """One grid for each tensor-parallel size and load mode, of the given load modes or of all; without empty ones."""
+    found: dict[tuple[int, str], list[CellResult]] = {}
+    for cell in result.cells:
+        if not kinds or cell.point.kind in kinds:
+            found.setdefault((cell.tensor_parallel, cell.point.kind), []).append(cell)
+    order = sorted(found, key=lambda place: (place[0], list(LOAD_MODES).index(place[1]) if place[1] in LOAD_MODES else 9))
+    return [_grid(*place, found[place]) for place in order if any(cell.figures for cell in found[place])]
+
+
+def _grid(tensor_parallel: int, kind: str, cells: Sequence[CellResult]) -> Grid:
+    points: dict[PointKey, WorkloadPoint] = {}
+    for cell in cells:
+        points.setdefault(point_key(cell.point), cell.point)
+    return Grid(
+        tensor_parallel=tensor_parallel,
+        kind=kind,
+        methods=tuple(dict.fromkeys(cell.method for cell in cells)),
+        points=tuple(points.values()),
+        cells={(cell.method, point_key(cell.point)): cell for cell in cells},
+    )
+
+
+def point_titles(points: Sequence[WorkloadPoint]) -> list[str]:
+    """A short title for each point, different for different points: only what tells them apart."""
+    several_lengths = {
+        name for name in (one.workload for one in points) if len({p.max_tokens for p in points if p.workload == name}) > 1
+    }
+    titles: list[str] = []
+    for point in points:
+        title = point.workload
+        if point.concurrency > 1 or point.kind == "closed-loop":
+            title += f", {point.concurrency} at once"
+        if point.workload in several_lengths or point.kind == "single":
+            title += f", {point.max_tokens} tokens"
+        if title in titles:
+            title += f", variant {titles.count(title) + 1}"
+        titles.append(title)
+    return titles
+
+
+def best_cells(cells: Sequence[CellResult]) -> frozenset[str]:
+    """The cells to print bold: the highest output rate, and all whose interval (or spread) overlaps its own."""
+    rated = [(cell.cell, cell.figures.output_rate) for cell in cells if cell.figures and cell.figures.output_rate]
+    if len(rated) < 2:
+        return frozenset()
+    highest = max((rate for _, rate in rated), key=lambda rate: rate.value)
+    return frozenset(name for name, rate in rated if rate.overlaps(highest))

@@ -1,0 +1,152 @@
+"""Tables of words: what is left out or flagged, where it was measured, and how compared servers differ."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
+
+from ddconsole.report.cell_fields import csv_text
+from ddconsole.report.comparability import Difference
+from ddconsole.report.fragment import Fragment, utc
+from ddconsole.report.latex_text import latex_text
+from ddconsole.report.result_set import CellResult, ResultSet
+from ddconsole.report.statistics import RESAMPLES, SEED
+from ddconsole.report.table import RowGroup, mark_text, row_text, table_tex
+
+_LINES = 24
+"""Rows of words on one page: each may take several lines."""
+_RAGGED = r">{\raggedright\arraybackslash}"
+
+
+def exclusion_tables(result: ResultSet) -> Iterator[Fragment]:
+    """Every cell without figures and every one that is flagged, with the reason; the same reason stands once."""
+    cells = [cell for cell in result.cells if cell.figures is None or cell.reasons]
+    by_reason: dict[tuple[str, str], list[CellResult]] = {}
+    for cell in cells:
+        by_reason.setdefault((_state(cell), "; ".join(cell.reasons)), []).append(cell)
+    rows = iter([(state, some, reason) for (state, reason), some in by_reason.items()])
+    part = 0
+    while chunk := list(islice(rows, _LINES)):
+        part += 1
+        yield _exclusions(result, chunk, part)
+
+
+def _exclusions(result: ResultSet, rows: Sequence[tuple[str, list[CellResult], str]], part: int) -> Fragment:
+    texts = [
+        row_text(
+            [
+                state,
+                str(len(cells)),
+                latex_text(_named(cells), breakable=True),
+                str(sum(cell.tries for cell in cells)),
+                latex_text(reason, breakable=True),
+            ],
+            "0.4ex",
+        )
+        for state, cells, reason in rows
+    ]
+    head = [row_text(["State", "Cells", "Which", "Attempts", "Reason"])]
+    specs = ["l", "r", rf"{_RAGGED}p{{5.2cm}}", "r", rf"{_RAGGED}p{{6.2cm}}"]
+    shown = [cell for _, cells, _ in rows for cell in cells]
+    csv = csv_text(
+        [
+            {
+                "cell": cell.cell,
+                "label": cell.label,
+                "state": cell.phase.value,
+                "attempts": cell.tries,
+                "has_figures": cell.figures is not None,
+                "reasons": "; ".join(cell.reasons),
+                "simulated": result.simulated,
+            }
+            for cell in shown
+        ]
+    )
+    return Fragment(
+        name="tab-exclusions" + (f"-{part}" if part > 1 else ""),
+        tex=table_tex(result, specs, head, [RowGroup("", texts)]),
+        csv=csv,
+        caption="What is left out of the tables, and what stands in them but is flagged.",
+        marks=frozenset(mark for cell in shown if cell.figures is None for mark in cell.marks),
+    )
+
+
+def _state(cell: CellResult) -> str:
+    """`skip`, `fail`, ... for what has no figures; else whether its figures are flagged or incomplete."""
+    if cell.figures is None:
+        return mark_text(cell.missing_mark)
+    return "flagged" if cell.phase.value == "done" else cell.phase.value
+
+
+def _named(cells: Sequence[CellResult]) -> str:
+    """Which cells: the label of one; ids as ranges, methods and tensor-parallel sizes of many."""
+    if len(cells) == 1:
+        return f"{cells[0].cell}: {cells[0].label}"
+    methods = ", ".join(dict.fromkeys(cell.method for cell in cells))
+    sizes = ", ".join(dict.fromkeys(f"TP{cell.tensor_parallel}" for cell in cells))
+    return f"{_ranges([cell.cell for cell in cells])}: {methods}; {sizes}"
+
+
+def _ranges(ids: Sequence[str]) -> str:
+    """`c001-c003, c007`."""
+    numbers = [(int(one[1:]) if one[1:].isdigit() else None, one) for one in ids]
+    texts = []
+    for _, run in groupby(enumerate(numbers), lambda pair: None if pair[1][0] is None else pair[1][0] - pair[0]):
+        names = [name for _, (_, name) in run]
+        texts.append(names[0] if len(names) == 1 else f"{names[0]}-{names[-1]}")
+    return ", ".join(texts)
+
+
+def environment_table(result: ResultSet) -> Fragment:
+    """Where and how it was measured: all that the counted attempts share."""
+    lines = [
+        ("plan", result.plan_name),
+        ("plan sha256", result.plan_sha256),
+        ("run", result.run),
+        ("host", result.host),
+        ("engine", result.engine),
+        *result.environment,
+        ("baseline", result.baseline),
+        *((f"protocol {name}", str(value)) for name, value in sorted(result.protocol.items())),
+        ("bootstrap", f"{RESAMPLES} resamples, seed {SEED}, percentile, 95 %"),
+        ("run with", f"ddconsole {result.version}"),
+        ("data from", f"{utc(result.began)} to {utc(result.data_time)}"),
+        ("result set sha256", result.sha256),
+    ]
+    rows = [row_text([latex_text(name), latex_text(value, breakable=True)]) for name, value in lines]
+    return Fragment(
+        name="tab-environment",
+        tex=table_tex(
+            result, ["l", rf"{_RAGGED}p{{10.5cm}}"], [row_text(["What", "Value"])], [RowGroup("", rows)]
+        ),
+        csv=csv_text([{"what": name, "value": value, "simulated": result.simulated} for name, value in lines]),
+        caption="Where and how it was measured.",
+        marks=frozenset(),
+    )
+
+
+def difference_table(result: ResultSet) -> Fragment | None:
+    """Server arguments that compared deployments do not share; None where they share all."""
+    rows = [
+        row_text([latex_text(one.argument, breakable=True), latex_text(value, breakable=True), latex_text(who, breakable=True)])
+        for one in result.differences[:_LINES]
+        for value, who in _who(one)
+    ]
+    if not rows:
+        return None
+    specs = [rf"{_RAGGED}p{{4.2cm}}", rf"{_RAGGED}p{{3cm}}", rf"{_RAGGED}p{{7.5cm}}"]
+    return Fragment(
+        name="tab-differences",
+        tex=table_tex(result, specs, [row_text(["Argument", "Value", "Deployments"])], [RowGroup("", rows)]),
+        csv=csv_text(
+            [
+                {"argument": one.argument, "value": value, "deployments": who, "simulated": result.simulated}
+                for one in result.differences
+                for value, who in _who(one)
+            ]
+        ),
+        caption="Effective server arguments in which compared deployments differ, as the servers told them.",
+        marks=frozenset(),
+    )
+
+
+def _who(difference: Difference) -> list[tuple[str, str]]:
+    return [(value, ", ".join(labels)) for value, labels in difference.values]

@@ -1,0 +1,178 @@
+"""A run as results: every cell with its figures, made again from the request records, and what is said of them.
+
+Pure: the same state and attempt files give the same result set, and its SHA-256 says so.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ddconsole.core.figures import Summary
+from ddconsole.core.records import Acceptance
+from ddconsole.core.states import CellPhase
+from ddconsole.core.sweep import Deployment, WorkloadPoint, to_json
+from ddconsole.report.comparability import Difference
+from ddconsole.report.marks import Mark
+from ddconsole.report.statistics import Estimate
+
+PERCENTILES = (0.50, 0.90, 0.95, 0.99)
+
+
+@dataclass(frozen=True, slots=True)
+class CountedAttempt:
+    """An attempt that counts, with the figures of its own records."""
+
+    number: int
+    launch: int
+    round: int
+    started_at: float
+    ended_at: float
+    summary: Summary
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A time of every request, in seconds; percentiles that the sample does not carry are None."""
+
+    requests: int
+    percentiles: tuple[float | None, ...]
+    """In the order of `PERCENTILES`."""
+
+    def at(self, fraction: float) -> float | None:
+        """One of `PERCENTILES`."""
+        return self.percentiles[PERCENTILES.index(fraction)]
+
+
+@dataclass(frozen=True, slots=True)
+class CellFigures:
+    """What a cell measured, over all its counted attempts."""
+
+    attempts: tuple[CountedAttempt, ...]
+    launches: int
+    repetitions: int
+    """Over all launches."""
+    requests: int
+    succeeded: int
+    output_tokens: int
+    output_rate: Estimate | None
+    """Tokens a second per request; median."""
+    server_rate: float | None
+    """All output tokens over the wall time of the attempts."""
+    acceptance: Acceptance | None
+    ttft: Distribution
+    tpot: Distribution
+    chunk_gap: float | None
+    cached_tokens: int
+    achieved_concurrency: float | None
+    speed_up: Estimate | None = None
+    """Against the baseline's median at the same tensor-parallel size and workload point."""
+    branches: bool | None = None
+    """Whether the build's own log shows a tree that branches; None where it does not tell."""
+
+    @property
+    def acceptance_length(self) -> float | None:
+        """Mean tokens per verify step, bonus token included."""
+        return self.acceptance.length if self.acceptance else None
+
+    @property
+    def step_time(self) -> float | None:
+        """Seconds of one decode or verify step: acceptance length over output rate."""
+        if self.output_rate is None or self.acceptance_length is None or self.output_rate.value <= 0:
+            return None
+        return self.acceptance_length / self.output_rate.value
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """One cell: what it is, what it measured, what is said of it."""
+
+    cell: str
+    method: str
+    """As shown: the plan's name, with the deployment or cell where two share a place."""
+    deployment: Deployment
+    point: WorkloadPoint
+    phase: CellPhase
+    tries: int
+    """Attempts of any outcome."""
+    marks: tuple[Mark, ...]
+    figures: CellFigures | None = None
+    reasons: tuple[str, ...] = ()
+    """Why it has no figures, or what disturbs them."""
+
+    @property
+    def tensor_parallel(self) -> int:
+        """Of its deployment."""
+        return self.deployment.tensor_parallel
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return f"{self.method} TP{self.tensor_parallel} {self.point.label}"
+
+    @property
+    def missing_mark(self) -> Mark:
+        """The mark in place of figures."""
+        return next((mark for mark in self.marks if mark.replaces_figure), Mark.NOT_IN_PLAN)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultSet:
+    """Everything that an export says."""
+
+    run: str
+    plan_name: str
+    plan_sha256: str
+    host: str
+    engine: str
+    version: str
+    """Of the ddconsole that ran it."""
+    baseline: str
+    simulated: bool
+    outcome: str
+    began: float
+    data_time: float
+    """When the last counted attempt ended."""
+    protocol: Mapping[str, Any]
+    cells: tuple[CellResult, ...]
+    environment: tuple[tuple[str, str], ...]
+    """What all counted attempts share: driver, build, model."""
+    differences: tuple[Difference, ...]
+    warnings: tuple[str, ...] = ()
+    sha256: str = field(default="", compare=False)
+
+    def counted(self) -> list[CellResult]:
+        """Cells with figures."""
+        return [cell for cell in self.cells if cell.figures is not None]
+
+    def with_digest(self) -> "ResultSet":
+        """The same with its SHA-256."""
+        return replace(self, sha256=hashlib.sha256(canonical(replace(self, sha256="")).encode()).hexdigest())
+
+
+PointKey = tuple[str, str, str, int, int, str, str]
+
+
+def point_key(point: WorkloadPoint) -> PointKey:
+    """What makes two workload points the same for a comparison; repetitions do not, they are counted apart."""
+    sampling = canonical(to_json(point.sampling))
+    return (point.workload, point.kind, point.prompts, point.concurrency, point.max_tokens, sampling, point.turns)
+
+
+def canonical(value: Any) -> str:
+    """Any of the values here as JSON, the same bytes for the same value."""
+    return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mark):
+        return value.name
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(one) for one in value]
+    return value

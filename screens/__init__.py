@@ -1,0 +1,1 @@
+"""The console: screens over what `ddconsole.link` knows of a run."""

@@ -1,0 +1,270 @@
+"""The console: an app of five screens over one run, and `open_console`, by which the command line opens it."""
+
+import asyncio
+import os
+import signal
+import sys
+import termios
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import App
+from textual.binding import BindingType
+from textual.screen import Screen
+from textual.worker import Worker, WorkerState
+
+from ddconsole.core import states as st
+from ddconsole.core.actions import BY_ID, Action, Place
+from ddconsole.core.fold import RunState
+from ddconsole.core.sweep import cell_label
+from ddconsole.link.client import LinkPhase
+from ddconsole.link.feed import RunFeed
+from screens.confirm import ConfirmScreen, Question
+from screens.console_screen import ConsoleScreen
+from screens.help import FindScreen, Findable, action_items
+from screens.host import HostScreen
+from screens.logs import LogsScreen
+from screens.preflight import PreflightScreen
+from screens.results import ResultsScreen
+from screens.session import Export, Preflight, Session
+from screens.state_folder import state_folder
+from screens.sweep import SweepScreen
+
+FRAME = 0.1
+"""Seconds between two looks at what changed: ten frames a second at most."""
+_TTY_CHECK = 2.0
+
+
+class ConsoleApp(App[int]):
+    """Holds the screens, hands changes of the feed to those in sight, and leaves cleanly when it is told to."""
+
+    CSS_PATH: ClassVar[str] = "console.tcss"
+    ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
+    BINDINGS: ClassVar[list[BindingType]] = []
+    TITLE = "ddconsole"
+
+    def __init__(self, feed: RunFeed, preflight: Preflight | None = None, export: Export | None = None) -> None:
+        super().__init__()
+        self.session = Session(feed, preflight, export)
+        self.crash_file: Path | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+        self._changed: set[str] = set()
+        self._frame_waits = False
+        self._said: RunState = feed.state
+        self.theme = "textual-dark"
+        session = self.session
+        self.add_mode("sweep", lambda: SweepScreen(session, self))
+        self.add_mode("logs", lambda: LogsScreen(session))
+        self.add_mode("host", lambda: HostScreen(session))
+        self.add_mode("preflight", lambda: PreflightScreen(session))
+        self.add_mode("results", lambda: ResultsScreen(session))
+
+    def on_mount(self) -> None:
+        """Open the sweep and listen."""
+        self.switch_mode("sweep")
+        self._unsubscribe = self.session.feed.subscribe(self._feed_changed)
+        self.set_interval(1.0, self._tick)
+        if not self.is_headless:
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(number, partial(self.exit, 128 + number))
+            self.set_interval(_TTY_CHECK, self._leave_without_terminal)
+
+    def on_unmount(self) -> None:
+        """Listen no more."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+
+    # --- the feed
+
+    def _feed_changed(self, changed: frozenset[str]) -> None:
+        """Remember what changed; the frame is drawn at once, or when the last one is a tenth of a second old."""
+        self._changed |= changed
+        if not self._frame_waits and self.is_running:
+            self._frame_waits = True
+            self._draw_frame()
+            self.set_timer(FRAME, self._frame_over)
+
+    def _frame_over(self) -> None:
+        self._frame_waits = False
+        if self._changed:
+            self._feed_changed(frozenset())
+
+    def _draw_frame(self) -> None:
+        changed, self._changed = frozenset(self._changed), set()
+        self._hand_on(changed)
+        if "state" in changed:
+            self._ring(self.session.feed.state)
+
+    def _tick(self) -> None:
+        self._hand_on(frozenset({"tick"}))
+
+    def _hand_on(self, changed: frozenset[str]) -> None:
+        for screen in self.screen_stack:
+            handler = getattr(screen, "feed_changed", None)
+            if handler is not None and screen.is_mounted:
+                handler(changed)
+
+    def _ring(self, state: RunState) -> None:
+        """Once when the sweep pauses by itself, and once when it ends."""
+        before, self._said = self._said, state
+        ended = state.phase is st.RunPhase.ENDED and before.phase is not st.RunPhase.ENDED
+        paused = state.phase is st.RunPhase.PAUSED and before.phase is not st.RunPhase.PAUSED
+        if ended or (paused and state.paused_by == "ddconsole"):
+            self.bell()
+
+    # --- actions
+
+    def perform(self, name: str) -> None:
+        """Do one of the register's actions, on its own screen."""
+        action = BY_ID[name]
+        if name.startswith("show-"):
+            self.switch_mode(name.removeprefix("show-"))
+        elif action.place is not Place.EVERYWHERE:
+            self._perform_at(action)
+        else:
+            {
+                "help": partial(self._find, cells=False),
+                "palette": partial(self._find, cells=True),
+                "reconnect": self._reconnect,
+                "quit": self._ask_to_leave,
+            }[name]()
+
+    def _perform_at(self, action: Action) -> None:
+        self.switch_mode(action.place.value)
+        self.call_after_refresh(self._perform_here, action.id)
+
+    def _perform_here(self, name: str) -> None:
+        if isinstance(self.screen, ConsoleScreen):
+            self.screen.perform(name)
+
+    def _find(self, *, cells: bool) -> None:
+        here = self.screen.PLACE if isinstance(self.screen, ConsoleScreen) else Place.SWEEP
+        items = action_items(here)
+        if cells:
+            state = self.session.feed.state
+            items += [
+                Findable(f"cell {name}", cell_label(row.cell, state.deployments[row.cell.deployment]), row.state.phase)
+                for name, row in state.cells.items()
+            ]
+        title = "Find an action or a cell" if cells else "All keys"
+        self.push_screen(FindScreen(title, items), self._found)
+
+    def _found(self, chosen: Findable | None) -> None:
+        if chosen is None:
+            return
+        if chosen.action is not None:
+            self.perform(chosen.action)
+            return
+        self.switch_mode("sweep")
+        self.call_after_refresh(self._go_to_cell, chosen.name.removeprefix("cell "))
+
+    def _go_to_cell(self, cell: str) -> None:
+        if isinstance(self.screen, SweepScreen):
+            self.screen.go_to(cell)
+
+    def _reconnect(self) -> None:
+        if self.session.feed.link.phase is LinkPhase.UP:
+            self.notify(f"the link to {self.session.feed.host} is up", markup=False)
+        else:
+            self.session.feed.retry_now()
+
+    async def action_quit(self) -> None:
+        """Ctrl+q asks as q does."""
+        self._ask_to_leave()
+
+    def action_help_quit(self) -> None:
+        """Ctrl+c asks as q does."""
+        self._ask_to_leave()
+
+    def _ask_to_leave(self) -> None:
+        if any(isinstance(screen, ConfirmScreen) for screen in self.screen_stack):
+            return
+        self.push_screen(ConfirmScreen(self._leave_question), self._leave)
+
+    def _leave_question(self) -> Question:
+        feed = self.session.feed
+        active = feed.state.phase is not st.RunPhase.ENDED and feed.link.phase is not LinkPhase.OFFLINE
+        goes_on = f"nothing: the sweep goes on on {feed.host}. Come back with: ddconsole attach {feed.run}"
+        return Question(
+            title="Leave the console?",
+            where=f"{feed.host}, run {feed.run}",
+            costs=[goes_on if active else "nothing: the run has ended"],
+            yes="leave",
+            no="stay",
+        )
+
+    def _leave(self, answer: bool | None) -> None:
+        if answer:
+            self.exit(0)
+
+    # --- leaving, and what must not take the console down
+
+    def _leave_without_terminal(self) -> None:
+        """A terminal that is gone reads as an endless end of file: leave before that eats a core."""
+        try:
+            termios.tcgetattr(sys.__stdin__.fileno() if sys.__stdin__ else 0)
+        except (termios.error, OSError, ValueError):
+            self.exit(128 + signal.SIGHUP)
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """A worker that failed is told of, and takes nothing down."""
+        if event.state is WorkerState.ERROR:
+            problem = event.worker.error
+            self.notify(f"{type(problem).__name__}: {problem}", severity="error", markup=False, timeout=10)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Textual's way out after a defect of ours: kept in a file, and said in one line, instead of a traceback."""
+        if self.is_headless:
+            super()._handle_exception(error)
+            return
+        self.crash_file = state_folder() / "console-defect.txt"
+        text = "".join(traceback.format_exception(error))
+        self.crash_file.write_text(text, encoding="utf-8", errors="backslashreplace")
+        self.exit(70)
+
+    def get_default_screen(self) -> Screen[None]:
+        """An empty one, until the sweep's is there."""
+        return Screen(id="_default")
+
+
+def open_console(
+    feed: RunFeed, *, preflight: Preflight | None = None, export: Export | None = None, mouse: bool = True
+) -> int:
+    """Open the console and stay until the operator leaves.
+
+    Args:
+        feed: the run. It is made on the event loop that this function runs: see `run_console` where one runs already.
+        preflight: runs the checks, for the Preflight screen.
+        export: writes tables and figures, for the Results screen.
+        mouse: whether the terminal is asked for mouse events.
+
+    Returns:
+        The exit code: 0, 128 + signal when it was told to go, 70 after a defect of the console.
+    """
+    return asyncio.run(run_console(feed, preflight=preflight, export=export, mouse=mouse))
+
+
+async def run_console(
+    feed: RunFeed, *, preflight: Preflight | None = None, export: Export | None = None, mouse: bool = True
+) -> int:
+    """As `open_console`, on the event loop that runs. The caller closes the feed."""
+    _quieten_textual()
+    app = ConsoleApp(feed, preflight, export)
+    code = await app.run_async(mouse=mouse)
+    if app.crash_file is not None:
+        sys.stderr.write(
+            f"The console has a defect and closed. The sweep on {feed.host} goes on: ddconsole attach {feed.run}\n"
+            f"What happened stands in {app.crash_file}\n"
+        )
+    return 0 if code is None else code
+
+
+def _quieten_textual() -> None:
+    """Few frames and no animation: every byte goes over the operator's link."""
+    os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+    os.environ.setdefault("TEXTUAL_FPS", "15")

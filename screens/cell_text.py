@@ -1,0 +1,383 @@
+"""The cell under the cursor in words: what it is, what became of it, why, and what to do next."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from ddconsole.core import states as st
+from ddconsole.core.actions import BY_ID
+from ddconsole.core.command_cost import launch_cost, start_in_words
+from ddconsole.core.figures import DEFINITIONS
+from ddconsole.core.fold import Attempt, CellRow, LaunchRow, RunState
+from ddconsole.core.host_state import HostState
+from ddconsole.core.row_text import (
+    GLYPHS,
+    Baselines,
+    CellFigures,
+    LiveFigures,
+    acceptance_text,
+    cell_figures,
+    clock_time,
+    point_key,
+    seconds_short,
+    sparkline,
+)
+from ddconsole.core.sweep import Deployment
+from screens.hardware_text import gpu_numbers, gpus_in_words
+from screens.spans import EMPTY, PHASE_ROLES, Line, Role, Span, cut, joined, labelled, line, shown
+
+_ARGUMENTS_THAT_MATTER = (
+    "max_running_requests",
+    "mem_fraction_static",
+    "attention_backend",
+    "disable_overlap_schedule",
+    "disable_radix_cache",
+    "context_length",
+    "kv_cache_dtype",
+    "dtype",
+    "tp_size",
+    "cuda_graph_max_bs",
+)
+"""Of the server's own account of its arguments: what moves figures. Speculation is shown beside them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellFacts:
+    """All that is said about one cell."""
+
+    row: CellRow
+    state: RunState
+    baselines: Baselines
+    now: float
+    live: LiveFigures
+    host: HostState | None
+    age: float | None
+    """Seconds since anything was heard, when the link is not up."""
+    left: float | None = None
+
+    @property
+    def deployment(self) -> Deployment:
+        """What its server is started with."""
+        return self.state.deployments[self.row.cell.deployment]
+
+    @property
+    def launch(self) -> LaunchRow | None:
+        """The launch it runs on, ran on last, or was blocked by; else the live one of its deployment."""
+        if isinstance(self.row.state, st.Blocked):
+            return self.state.launches.get(self.row.state.launch)
+        latest = self.row.latest()
+        if latest is not None:
+            return self.state.launches.get(latest.launch)
+        live = self.state.live_launch()
+        return live if live is not None and live.deployment == self.row.cell.deployment else None
+
+
+def short_lines(facts: CellFacts, width: int, height: int) -> list[Line]:
+    """The cell in `height` lines: what matters most, and always which key comes next."""
+    body = _problem(facts, width, most=1 if height < 7 else 2)
+    if not body:
+        body = [*_progress(facts, width), *_where(facts, width), *_arguments(facts, width)[:1]]
+    lines = [_title(facts, width), *body[: height - 2], _next(facts)]
+    return lines[:height]
+
+
+def long_lines(facts: CellFacts, width: int) -> list[Line]:
+    """Everything about the cell."""
+    lines = [_title(facts, width), EMPTY]
+    problem = _problem(facts, width, most=8)
+    if problem:
+        lines += [*problem, EMPTY]
+    lines += [_next(facts), EMPTY, *_progress(facts, width), *_figures(facts, width)]
+    lines += [EMPTY, _heading("deployment"), *_deployment(facts, width), *_where(facts, width)]
+    lines += [*_launch(facts, width), *_arguments(facts, width)]
+    lines += [EMPTY, _heading("workload"), *_workload(facts, width)]
+    return [*lines, EMPTY, _heading("attempts"), *_attempts(facts, width)]
+
+
+def definition_lines(width: int) -> list[Line]:
+    """What each figure means; the same text stands in the report."""
+    lines: list[Line] = [_heading("what the figures mean"), EMPTY]
+    for text in DEFINITIONS.values():
+        name, _, meaning = text.partition(": ")
+        lines += [line((f" {name}", Role.STRONG)), *labelled("", meaning, width=width, most=4), EMPTY]
+    return lines
+
+
+def _heading(text: str) -> Line:
+    return line((f" {text}", Role.ACCENT))
+
+
+def _title(facts: CellFacts, width: int) -> Line:
+    row, point = facts.row, facts.row.cell.point
+    phase = row.state.phase
+    spans: list[Span] = [(f" {GLYPHS[phase]} {row.cell.id} {phase}", PHASE_ROLES[phase])]
+    spans.append((shown(facts.deployment.label), Role.STRONG))
+    spans.append((f"{shown(point.workload)} c{point.concurrency} {point.max_tokens} tokens", Role.PLAIN))
+    latest = row.latest()
+    if latest is not None:
+        spans.append((f"attempt {latest.number} on launch {latest.launch}", Role.DIM))
+    elif isinstance(row.state, st.Blocked):
+        spans.append((f"launch {row.state.launch}", Role.DIM))
+    if row.cell.derived_from:
+        spans.append((f"copy of {row.cell.derived_from}", Role.DIM))
+    while len(spans) > 2 and sum(len(text) + 2 for text, _ in spans) > width:
+        spans.pop()
+    return joined(spans)
+
+
+def _problem(facts: CellFacts, width: int, most: int) -> list[Line]:
+    """Why there are no figures: cause, evidence, what to do."""
+    state = facts.row.state
+    match state:
+        case st.Failed(cause=cause) | st.Blocked(cause=cause):
+            evidence = cause.evidence[:1] if most == 1 else cause.evidence[:6]
+            lines = labelled("cause", cause.text, Role.BAD, width=width, most=max(2, most))
+            if isinstance(state, st.Blocked) and most > 1:
+                lines += labelled("", "its launch failed; the cause repeats, so this cell was not tried", width=width)
+            for number, one in enumerate(evidence):
+                lines += labelled("" if number else "log", one, Role.DIM, width=width, most=most)
+            return lines + labelled("do", cause.do or _retry_in_words(cause), width=width, most=most)
+        case st.Unfit(because=because):
+            lines = labelled("cause", because, Role.WARN, width=width, most=max(2, most))
+            return lines + labelled("do", "lower budget, context or concurrency; R tries it all the same", width=width)
+        case st.Interrupted(why=why):
+            return labelled("cause", why, Role.WARN, width=width, most=max(2, most)) + labelled(
+                "do", "nothing is wrong with the cell: measure it again", width=width
+            )
+        case st.Stopped(by=by):
+            return labelled("cause", f"stopped by {by}; what was measured is kept, and counts for nothing", width=width)
+        case st.Skipped(by=by, because=because):
+            return labelled("cause", f"left out by {by}: {because}", width=width, most=max(2, most))
+        case st.Pruned(because=because):
+            return labelled("cause", because, width=width, most=max(2, most))
+        case _:
+            return []
+
+
+def _retry_in_words(cause: st.Cause) -> str:
+    return {
+        st.Retry.AS_IS: "try it again as it is",
+        st.Retry.CHANGE: "change the cell or its server's flags, then try again",
+        st.Retry.NEVER: "nothing: this host or build cannot run it",
+    }[cause.retry]
+
+
+_NEXT: dict[st.CellPhase, tuple[str, ...]] = {
+    st.CellPhase.RUNNING: ("stop", "skip", "cell-log"),
+    st.CellPhase.PENDING: ("start", "start-now", "edit", "skip"),
+    st.CellPhase.DONE: ("retry", "duplicate", "edit", "cell-log"),
+    st.CellPhase.FAILED: ("edit", "retry", "skip", "cell-log"),
+    st.CellPhase.BLOCKED: ("edit", "retry", "skip", "cell-log"),
+    st.CellPhase.UNFIT: ("edit", "retry", "skip"),
+}
+
+
+def _next(facts: CellFacts) -> Line:
+    """The keys that make sense now, the best one first."""
+    names = list(_NEXT.get(facts.row.state.phase, ("retry", "edit")))
+    cause = getattr(facts.row.state, "cause", None)
+    if isinstance(cause, st.Cause) and cause.retry is st.Retry.AS_IS:
+        names = ["retry", *(name for name in names if name != "retry")]
+    if isinstance(cause, st.Cause) and cause.retry is st.Retry.NEVER:
+        names = ["skip", *(name for name in names if name != "skip")]
+    spans: list[Span] = [(" next    ", Role.DIM)]
+    for number, name in enumerate(names):
+        action = BY_ID[name]
+        role = Role.KEY if number else Role.BADGE
+        spans += [(f" {action.key} " if not number else action.key, role), (f" {action.label}    ", Role.PLAIN)]
+    return tuple(spans)
+
+
+def _progress(facts: CellFacts, width: int) -> list[Line]:
+    state = facts.row.state
+    if isinstance(state, st.Running):
+        return _running(facts, state, width)
+    if isinstance(state, st.Pending):
+        return _pending(facts, width)
+    figures = cell_figures(facts.row)
+    if figures is None:
+        return []
+    lines = [joined([(" figures", Role.DIM), *_headline(facts, figures)])]
+    flags = [flag for attempt in facts.row.done_attempts() for flag in attempt.flags]
+    if flags:
+        lines += labelled("flagged", "; ".join(flags), Role.WARN, width=width)
+    return lines
+
+
+def _headline(facts: CellFacts, figures: CellFigures) -> list[Span]:
+    rate = figures.output_rate
+    baseline = facts.baselines.get(point_key(facts.row, facts.state))
+    name = facts.state.created.baseline if facts.state.created else "baseline"
+    spread = "" if figures.spread is None else f"±{figures.spread:.1f}"
+    return [
+        ("" if rate is None else f"{rate:.1f} tok/s", Role.STRONG),
+        (spread, Role.DIM),
+        ("" if rate is None or not baseline else f"{rate / baseline:.2f}× {shown(name)}", Role.GOOD),
+        (f"accept {acceptance_text(facts.row, facts.state, figures)}", Role.PLAIN),
+        (f"TTFT {seconds_short(figures.ttft)}" if figures.ttft is not None else "", Role.PLAIN),
+        (f"{figures.succeeded}/{figures.requests} requests", Role.DIM),
+    ]
+
+
+def _running(facts: CellFacts, running: st.Running, width: int) -> list[Line]:
+    gone = clock_time(max(0.0, facts.now - running.since))
+    live = facts.live
+    role = Role.LIVE if live.current else Role.DIM
+    progress = live.progress
+    spans: list[Span] = [(" now    ", Role.DIM)]
+    if progress is not None and progress.output_rate is not None:
+        spans.append((f"{progress.output_rate:.1f} tok/s", role))
+        spans.append((sparkline(live.rates, max(8, min(40, width - 62))), role))
+    if progress is not None:
+        failed = f", {progress.requests_failed} failed" if progress.requests_failed else ""
+        spans.append((f"{progress.requests_done}/{progress.requests_planned} requests{failed}", Role.PLAIN))
+    if live.acceptance is not None:
+        spans.append((f"accept {live.acceptance:.2f}", Role.PLAIN))
+    left = "" if facts.left is None else f", ~{clock_time(max(0.0, facts.left - (facts.now - running.since)))} left"
+    spans.append((f"{gone} gone{left}", Role.DIM))
+    lines = [joined(spans)]
+    if facts.age is not None:
+        lines += labelled("unknown", f"not heard for {facts.age:.0f} s: these are the last known values", Role.WARN)
+    if facts.row.stop_requested:
+        lines += labelled("asked", "its requests are being ended", Role.WARN, width=width)
+    return lines
+
+
+def _pending(facts: CellFacts, width: int) -> list[Line]:
+    assert isinstance(facts.row.state, st.Pending)
+    state = facts.state
+    lines: list[Line] = []
+    retry = facts.row.state.automatic_retry_of
+    if retry is not None:
+        lines += labelled("again", f"tried again by itself after: {retry.text}", Role.WARN, width=width, most=2)
+    live = state.live_launch()
+    if facts.row.cell.id in state.queue:
+        when = f"number {state.queue.index(facts.row.cell.id) + 1} of the cells that were told to come next"
+    elif live is not None and live.deployment == facts.row.cell.deployment:
+        when = f"on the running server (launch {live.number}), in order of the table"
+    else:
+        when = f"with the next launch of {facts.deployment.label}; {start_in_words(state, facts.deployment)}"
+    lines += labelled("when", when, width=width, most=2)
+    if facts.left is not None:
+        lines += labelled("takes", f"about {clock_time(facts.left)}, by what was measured so far", Role.DIM, width=width)
+    return lines
+
+
+def _figures(facts: CellFacts, width: int) -> list[Line]:
+    figures = cell_figures(facts.row)
+    if figures is None:
+        return []
+    engine = figures.engine_acceptance
+    rows = (
+        ("server", "" if figures.server_rate is None else f"{figures.server_rate:.1f} tok/s over the cell's wall time"),
+        ("TPOT", seconds_short(figures.tpot) and f"{(figures.tpot or 0) * 1000:.2f} ms per output token"),
+        ("gap", seconds_short(figures.chunk_gap) and f"{(figures.chunk_gap or 0) * 1000:.1f} ms between chunks"),
+        ("accept", f"from {figures.acceptance_source}" if figures.acceptance_source else ""),
+        ("engine", "" if engine is None else f"prints {engine:.2f} under the name of acceptance: its own definition"),
+        ("tokens", "some output token counts are estimated from chunks" if figures.estimated else ""),
+    )
+    return [one for name, text in rows if text for one in labelled(name, text, width=width)]
+
+
+def _deployment(facts: CellFacts, width: int) -> list[Line]:
+    deployment = facts.deployment
+    text = f"{deployment.label}, sized for {deployment.size} requests ({deployment.id})"
+    lines = labelled("server", text, width=width)
+    flags = " ".join(_flag(name, value) for name, value in deployment.args.items() if value is not False)
+    return lines + labelled("flags", flags or "none of the plan", Role.PLAIN, width=width, most=4)
+
+
+def _flag(name: str, value: object) -> str:
+    if value is True:
+        return f"--{name}"
+    if isinstance(value, tuple):
+        return f"--{name} {' '.join(map(str, value))}"
+    return f"--{name} {value}"
+
+
+def _where(facts: CellFacts, width: int) -> list[Line]:
+    placement = facts.deployment.placement
+    if not placement.gpus:
+        return labelled("where", "no GPU: on the CPUs", width=width)
+    spans: list[Span] = [(" where  ", Role.DIM), (gpu_numbers(placement.gpus, facts.host), Role.PLAIN)]
+    if placement.bind == "numa":
+        spans.append(("bound to its node", Role.DIM))
+    launch = facts.launch
+    if launch is not None and launch.port is not None:
+        spans.append((f"port {launch.port}", Role.DIM))
+    if isinstance(facts.row.state, st.Running) and facts.host is not None:
+        spans += gpus_in_words(placement.gpus, facts.host, stale=facts.age is not None)
+    return [joined(spans)]
+
+
+def _launch(facts: CellFacts, width: int) -> list[Line]:
+    launch = facts.launch
+    if launch is None:
+        costs = launch_cost(facts.state, facts.deployment)
+        return labelled("launch", "none yet" + (f"; {costs[0]}" if costs else ""), Role.DIM, width=width)
+    parts = [f"launch {launch.number} {launch.state.phase}"]
+    if launch.start_seconds is not None:
+        parts.append(f"started in {clock_time(launch.start_seconds)}")
+    if launch.pid is not None:
+        parts.append(f"pid {launch.pid}")
+    version = launch.build.get("version")
+    if version:
+        parts.append(f"version {version}")
+    return labelled("launch", ", ".join(parts), width=width)
+
+
+def _arguments(facts: CellFacts, width: int) -> list[Line]:
+    """What the server says it runs with, and where that is not what was asked."""
+    launch = facts.launch
+    if launch is None or not launch.effective:
+        return []
+    effective = launch.effective
+    names = [name for name in effective if name in _ARGUMENTS_THAT_MATTER or name.startswith("speculative")]
+    known = [f"{name.replace('_', '-')} {effective[name]}" for name in names if effective[name] not in (None, False)]
+    lines = labelled("runs", ", ".join(known), Role.DIM, width=width, most=4) if known else []
+    return _differences(facts.deployment.args, effective, width) + lines
+
+
+def _differences(asked: Mapping[str, Any], effective: Mapping[str, Any], width: int) -> list[Line]:
+    found = []
+    for name, value in asked.items():
+        told = effective.get(name.replace("-", "_"))
+        if told is not None and not isinstance(value, tuple) and str(told).lower() != str(value).lower():
+            found.append(f"--{name} {value} was asked, {told} is in effect")
+    return labelled("differs", "; ".join(found), Role.WARN, width=width) if found else []
+
+
+def _workload(facts: CellFacts, width: int) -> list[Line]:
+    point, sampling = facts.row.cell.point, facts.row.cell.point.sampling
+    asked = (
+        f"{point.kind} of {point.prompts}: {point.requests} requests x {point.repetitions} repetitions, "
+        f"{point.concurrency} at a time, {point.max_tokens} tokens"
+    )
+    told = [f"temperature {sampling.temperature:g}", f"seed {sampling.seed}" if sampling.seed is not None else ""]
+    told += [f"top-p {sampling.top_p:g}" if sampling.top_p is not None else ""]
+    told += ["length fixed (ignore-eos)" if sampling.ignore_eos else "length NOT fixed"]
+    limits = f"{point.request_timeout:g} s a request, {point.stall_timeout:g} s without a token"
+    lines = labelled("asks", asked, width=width)
+    lines += labelled("sampling", ", ".join(one for one in told if one), width=width)
+    lines += labelled("limits", limits, width=width)
+    rounds = facts.row.cell.rounds
+    return lines + (labelled("rounds", f"{rounds}, each on a launch of its own", width=width) if rounds > 1 else [])
+
+
+def _attempts(facts: CellFacts, width: int) -> list[Line]:
+    if not facts.row.attempts:
+        return [line((" none yet", Role.DIM))]
+    return [one for attempt in reversed(facts.row.attempts) for one in _attempt(facts, attempt, width)]
+
+
+def _attempt(facts: CellFacts, attempt: Attempt, width: int) -> list[Line]:
+    began = datetime.fromtimestamp(attempt.started, UTC).astimezone().strftime("%H:%M:%S")
+    took = clock_time((attempt.ended if attempt.ended is not None else facts.now) - attempt.started)
+    rate = attempt.figures.get("output_rate")
+    result = f"{rate:.1f} tok/s" if isinstance(rate, int | float) else ""
+    old = "" if attempt.revision == facts.row.cell.revision else "before the edit"
+    why = shown(attempt.cause.text) if attempt.cause else (f"by {shown(attempt.by)}" if attempt.by else "")
+    head = f" {attempt.number}  {GLYPHS[attempt.outcome]} {attempt.outcome:<11} launch {attempt.launch}  {began}  {took}"
+    tail = "  ".join(one for one in (result, old, why) if one)
+    return [line((head, PHASE_ROLES[attempt.outcome]), ("  " + cut(tail, max(0, width - len(head) - 3)), Role.PLAIN))]

@@ -1,0 +1,144 @@
+"""From a key to a command: who it goes to, what it costs, the question, the answer."""
+
+from collections.abc import Callable, Sequence
+
+from textual.app import App
+
+from ddconsole.core import states as st
+from ddconsole.core.actions import Action, Danger, refusal, targets
+from ddconsole.core.command_cost import cost
+from ddconsole.core.fold import CellRow
+from ddconsole.core.sweep import cell_label
+from ddconsole.link.client import AgentError, LinkPhase
+from screens.confirm import ConfirmScreen, Question
+from screens.session import Session
+from screens.spans import shown
+
+Tell = Callable[[str, bool], None]
+
+_YES: dict[st.CellCommand | st.RunCommand, str] = {
+    st.CellCommand.START: "start it next",
+    st.CellCommand.START_NOW: "stop what runs, start it now",
+    st.CellCommand.STOP: "stop it",
+    st.CellCommand.RETRY: "measure it again",
+    st.CellCommand.SKIP: "skip it",
+    st.CellCommand.DUPLICATE: "add the copy",
+    st.RunCommand.DRAIN: "no new launches",
+    st.RunCommand.STOP: "stop the sweep now",
+}
+_TITLES: dict[st.CellCommand | st.RunCommand, str] = {
+    st.CellCommand.START: "Start next?",
+    st.CellCommand.START_NOW: "Stop what runs and start this now?",
+    st.CellCommand.STOP: "Stop the running cell?",
+    st.CellCommand.RETRY: "Measure once more?",
+    st.CellCommand.SKIP: "Skip?",
+    st.CellCommand.DUPLICATE: "Duplicate?",
+    st.RunCommand.DRAIN: "Take no new launches?",
+    st.RunCommand.STOP: "Stop the whole sweep now?",
+}
+
+
+class Commander:
+    """Tells the sweep what the operator wants, after asking where that costs something."""
+
+    def __init__(self, app: App[int], session: Session, tell: Tell) -> None:
+        self._app = app
+        self._session = session
+        self._tell = tell
+
+    def command(self, action: Action, cells: Sequence[str] = (), hidden: frozenset[str] = frozenset()) -> None:
+        """Tell it, or ask first.
+
+        Args:
+            action: one with a command.
+            cells: whom it goes to; those in whose phase it is not legal are left out.
+            hidden: ids that the filter keeps out of sight.
+        """
+        assert action.command is not None
+        rows = self._session.rows(cells)
+        why = self.why_not(action, rows)
+        if why:
+            self._tell(why, True)
+            return
+        names = [row.cell.id for row in targets(action, rows)]
+        costs = self._costs(action, names)
+        if action.danger is Danger.DESTROY or len(names) > 1 or (costs and self._costs_a_start(action)):
+            self._app.push_screen(
+                ConfirmScreen(lambda: self._question(action, names, hidden)),
+                lambda answer: self._answered(action, names, answer=bool(answer)),
+            )
+            return
+        self.send(action.command, names)
+
+    def why_not(self, action: Action, rows: Sequence[CellRow]) -> str:
+        """Why it cannot be told now; empty where it can."""
+        feed = self._session.feed
+        if feed.link.phase is LinkPhase.OFFLINE:
+            return "this run is read from disk: it cannot be told anything. Attach to its host to go on with it"
+        if feed.link.phase is not LinkPhase.UP:
+            return f"the link to {feed.host} is {feed.link.phase}: nothing can be told to the sweep now (ctrl+r tries)"
+        return refusal(action, feed.state, rows)
+
+    def send(
+        self,
+        command: st.CellCommand | st.RunCommand,
+        cells: Sequence[str] = (),
+        changes: dict[str, str | None] | None = None,
+    ) -> None:
+        """Tell it now; the answer, or what went wrong, is shown."""
+        self._app.run_worker(self._send(command, cells, changes), exit_on_error=False)
+
+    async def _send(
+        self,
+        command: st.CellCommand | st.RunCommand,
+        cells: Sequence[str],
+        changes: dict[str, str | None] | None,
+    ) -> None:
+        try:
+            answer = await self._session.feed.command(command.value, tuple(cells), changes)
+        except AgentError as problem:
+            self._tell(f"{command}: {problem}", True)
+            return
+        self._tell(answer.text, not answer.taken)
+
+    @staticmethod
+    def _costs_a_start(action: Action) -> bool:
+        return isinstance(action.command, st.CellCommand)
+
+    def _costs(self, action: Action, names: Sequence[str]) -> list[str]:
+        assert action.command is not None
+        feed = self._session.feed
+        return cost(feed.state, action.command, names, feed.now())
+
+    def _question(self, action: Action, names: Sequence[str], hidden: frozenset[str]) -> Question:
+        """As things stand now: cells that have moved on in the meantime are no targets any more."""
+        assert action.command is not None
+        feed = self._session.feed
+        rows = targets(action, self._session.rows(names))
+        labels = [
+            f"{row.cell.id}  {cell_label(row.cell, feed.state.deployments[row.cell.deployment])}  ({row.state.phase})"
+            for row in rows
+        ]
+        if isinstance(action.command, st.CellCommand) and not rows:
+            labels = ["nothing any more: it has moved on in the meantime"]
+        many = f" ({len(rows)} cells)" if len(rows) > 1 else ""
+        return Question(
+            title=_TITLES.get(action.command, action.label) + many,
+            where=f"{shown(feed.host)}, run {shown(feed.run)}",
+            targets=labels,
+            hidden=sum(row.cell.id in hidden for row in rows),
+            costs=self._costs(action, [row.cell.id for row in rows]) or ["nothing: it may come back with R (retry)"],
+            yes=_YES.get(action.command, action.label),
+        )
+
+    def _answered(self, action: Action, names: Sequence[str], *, answer: bool) -> None:
+        """Who it goes to is looked at once more: the dialog may have been open for long."""
+        assert action.command is not None
+        if not answer:
+            return
+        rows = self._session.rows(names)
+        why = self.why_not(action, rows)
+        if why:
+            self._tell(why, True)
+            return
+        self.send(action.command, [row.cell.id for row in targets(action, rows)])

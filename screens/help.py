@@ -1,0 +1,141 @@
+"""All actions, and cells, in a list that is searched while typing; enter runs what is chosen."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from ddconsole.core.actions import ACTIONS, Danger, Place
+from screens.spans import Line, Role, cut, line, shown
+from screens.widgets.line_bar import LineBar
+from screens.widgets.lines_view import LinesView
+
+
+@dataclass(frozen=True, slots=True)
+class Findable:
+    """One thing to find: an action, or a cell by its id."""
+
+    name: str
+    text: str
+    note: str = ""
+    action: str | None = None
+    keys: str = ""
+    danger: Danger = Danger.LOOK
+
+
+def action_items(here: Place) -> list[Findable]:
+    """All actions: those of this screen first, then those of everywhere, then the others."""
+    order = [here, Place.EVERYWHERE, *(place for place in Place if place not in {here, Place.EVERYWHERE})]
+    return [
+        Findable(action.label, action.help, place.value, action.id, " ".join(action.keys), action.danger)
+        for place in order
+        for action in ACTIONS
+        if action.place is place
+    ]
+
+
+def matching(items: Sequence[Findable], wanted: str) -> list[Findable]:
+    """Items that have all words somewhere, those whose name begins with the first word in front."""
+    words = wanted.lower().split()
+    found = [
+        item for item in items if all(word in f"{item.name} {item.text} {item.note}".lower() for word in words)
+    ]
+    if words:
+        found.sort(key=lambda item: not item.name.lower().removeprefix("cell ").startswith(words[0]))
+    return found
+
+
+class FindScreen(ModalScreen[Findable | None]):
+    """Type to search, up and down to choose, enter to run."""
+
+    CSS_PATH: ClassVar[str] = "help.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "close", show=False),
+        Binding("up", "move(-1)", show=False, priority=True),
+        Binding("down", "move(1)", show=False, priority=True),
+        Binding("pageup", "move(-10)", show=False, priority=True),
+        Binding("pagedown", "move(10)", show=False, priority=True),
+    ]
+
+    def __init__(self, title: str, items: Sequence[Findable]) -> None:
+        super().__init__()
+        self._title = title
+        self._items = items
+        self._found: list[Findable] = list(items)
+        self._place = 0
+
+    def compose(self) -> ComposeResult:
+        """Title, what is searched, what is found."""
+        with Vertical(id="find"):
+            yield LineBar(id="find-title")
+            yield Input(placeholder="type to search", id="wanted", compact=True)
+            yield LinesView(can_focus=False, id="found")
+            yield LineBar(id="find-keys")
+
+    def on_mount(self) -> None:
+        """Show everything, ready to type."""
+        self.query_one("#find-title", LineBar).set_line(line((f" {self._title}", Role.TITLE)))
+        self.query_one("#find-keys", LineBar).set_line(
+            line((" ↑↓", Role.KEY), (" choose  ", Role.DIM), ("enter", Role.KEY), (" run  ", Role.DIM))
+            + line(("esc", Role.KEY), (" back   ", Role.DIM), ("select text: hold shift and drag", Role.DIM))
+        )
+        self.query_one("#wanted").focus()
+        self.call_after_refresh(self._show)
+
+    def on_resize(self) -> None:
+        """More or less room."""
+        self.call_after_refresh(self._show)
+
+    @on(Input.Changed, "#wanted")
+    def _wanted_changed(self, event: Input.Changed) -> None:
+        self._found = matching(self._items, event.value)
+        self._place = 0
+        self._show()
+
+    @on(Input.Submitted, "#wanted")
+    def _run(self) -> None:
+        self.dismiss(self._found[self._place] if self._found else None)
+
+    def action_move(self, by: int) -> None:
+        """Choose another one."""
+        self._place = max(0, min(len(self._found) - 1, self._place + by))
+        self._show()
+
+    def action_close(self) -> None:
+        """Back, without running anything."""
+        self.dismiss(None)
+
+    def _show(self) -> None:
+        view = self.query_one("#found", LinesView)
+        width = max(30, view.size.width - 1)
+        lines = [found_line(item, width, chosen=number == self._place) for number, item in enumerate(self._found)]
+        view.set_lines(lines or [line((" nothing is called that", Role.DIM))])
+        height = max(1, view.size.height)
+        top = view.scroll_offset.y
+        if not top <= self._place < top + height:
+            view.scroll_to(y=max(0, self._place - height // 2), animate=False)
+
+
+def found_line(item: Findable, width: int, *, chosen: bool) -> Line:
+    """Key, name and what it does."""
+    bar = "▌" if chosen else " "
+    keys = item.keys or item.note
+    role = Role.WARN if item.danger is Danger.DESTROY else Role.KEY
+    name = item.name if item.keys else item.name.removeprefix("cell ")
+    body = f"{name:<17}"
+    place = item.note if item.keys else ""
+    room = width - 2 - 16 - len(body) - len(place) - 2
+    text = cut(shown(item.text), room)
+    return line(
+        (f"{bar}", Role.ACCENT),
+        (f"{cut(keys, 14):>15} ", role),
+        (body, Role.STRONG if chosen else Role.PLAIN),
+        (text.ljust(max(0, room)), Role.PLAIN if chosen else Role.DIM),
+        (f"  {place}", Role.DIM),
+    )

@@ -1,0 +1,40 @@
+"""What the screens of one console share."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from ddconsole.core.fold import CellRow
+from ddconsole.link.feed import RunFeed
+from screens.row_book import RowBook
+
+Finding: TypeAlias = Mapping[str, Any]
+"""id, proves, outcome (pass, warn, fail, skip, unknown), observed, expected, evidence, remedy, blocks."""
+Preflight: TypeAlias = Callable[[], Awaitable[Sequence[Finding]]]
+"""Runs the checks; raises `AgentError` where that is not possible."""
+Export: TypeAlias = Callable[[Callable[[str], None]], Awaitable[str]]
+"""Writes tables and figures, says how far it is, and answers with the folder; raises `AgentError` or `OSError`."""
+
+
+@dataclass
+class Session:
+    """One console on one run."""
+
+    feed: RunFeed
+    preflight: Preflight | None
+    export: Export | None
+    book: RowBook = field(init=False)
+    marked: frozenset[str] = frozenset()
+    """Ids of the marked cells."""
+    findings: Sequence[Finding] | None = None
+    """Of the last preflight; None before the first."""
+    wanted_launch: int | None = None
+    """The launch whose log another screen asked for."""
+
+    def __post_init__(self) -> None:
+        self.book = RowBook(self.feed)
+
+    def rows(self, cells: Sequence[str]) -> list[CellRow]:
+        """The rows of these cells, as they are now; what has vanished is left out."""
+        known = self.feed.state.cells
+        return [known[name] for name in cells if name in known]

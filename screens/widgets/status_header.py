@@ -1,0 +1,134 @@
+"""The header: which run, where, how the link is, how far it is. What matters most stays when it gets narrow."""
+
+from dataclasses import dataclass
+
+from ddconsole.core import states as st
+from ddconsole.core.fold import RunState
+from ddconsole.core.row_text import PROBLEMS
+from ddconsole.link.client import LinkPhase, LinkState
+from screens.spans import Line, Role, Span, cut, shown
+from screens.widgets.line_bar import LineBar
+
+_SILENT_AFTER = 12.0
+"""Seconds without a beat (one comes every five) after which a link that is up is said to be silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderFacts:
+    """What the header says."""
+
+    run: str
+    host: str
+    state: RunState
+    link: LinkState
+    now: float
+    """Wall time on the agent's clock."""
+    console_now: float
+    """Wall time of the console, as the link's times are."""
+    left: float | None
+    simulated: bool
+
+
+class StatusHeader(LineBar):
+    """The first line of every screen."""
+
+    def show(self, facts: HeaderFacts) -> None:
+        """Say how things stand."""
+        self.set_line(header_line(facts, self.size.width or 80))
+
+
+def header_line(facts: HeaderFacts, width: int) -> Line:
+    """The header in `width` cells; parts of a higher rank go first."""
+    parts = [(rank, spans) for rank, spans in _parts(facts) if spans]
+    while parts and _width(parts) > width:
+        worst = max(rank for rank, _ in parts)
+        if worst == 0:
+            break
+        parts = [(rank, spans) for rank, spans in parts if rank != worst]
+    spans: list[Span] = [(" ", Role.PLAIN)]
+    for number, (_, part) in enumerate(parts):
+        if number:
+            spans.append(("  ", Role.PLAIN))
+        spans += part
+    return tuple(spans)
+
+
+def _width(parts: list[tuple[int, list[Span]]]) -> int:
+    return 1 + sum(sum(len(text) for text, _ in spans) for _, spans in parts) + 2 * (len(parts) - 1)
+
+
+def _parts(facts: HeaderFacts) -> list[tuple[int, list[Span]]]:
+    state = facts.state
+    counts = state.counts()
+    problems = sum(number for phase, number in counts.items() if phase in PROBLEMS)
+    skipped = counts.get(st.CellPhase.SKIPPED, 0) + counts.get(st.CellPhase.PRUNED, 0)
+    done, total = counts.get(st.CellPhase.DONE, 0), len(state.cells)
+    gone = (state.at if state.phase is st.RunPhase.ENDED else facts.now) - state.began if state.began else None
+    left = facts.left if state.phase is not st.RunPhase.ENDED else None
+    debts = list(state.debts.values())
+    return [
+        (0, [(cut(shown(facts.run), 24), Role.TITLE)]),
+        (0, [(cut(shown(facts.host), 16) + " ", Role.STRONG), link_span(facts.link, facts.console_now)]),
+        (0, [*_phase(state), (f" {done}/{total}", Role.STRONG)]),
+        (1, [(f"✗ {problems} failed", Role.BAD)] if problems else []),
+        (5, [(f"– {skipped} skipped", Role.DIM)] if skipped else []),
+        (4, [(f"{span_of_time(gone)} gone", Role.DIM)] if gone is not None else []),
+        (2, [(f"~{span_of_time(left)} left", Role.PLAIN)] if left else []),
+        (3, [(f"debt: {shown(debts[0])}" + (f" +{len(debts) - 1}" if debts[1:] else ""), Role.WARN)] if debts else []),
+        (0, [(" SIMULATED ", Role.BADGE)] if facts.simulated else []),
+    ]
+
+
+def _phase(state: RunState) -> list[Span]:
+    roles = {
+        st.RunPhase.RUNNING: Role.LIVE,
+        st.RunPhase.PAUSED: Role.WARN,
+        st.RunPhase.DRAINING: Role.WARN,
+        st.RunPhase.STOPPING: Role.WARN,
+        st.RunPhase.ENDED: Role.GOOD if state.outcome == "complete" else Role.WARN,
+    }
+    glyphs = {
+        st.RunPhase.RUNNING: "▶",
+        st.RunPhase.PAUSED: "‖",
+        st.RunPhase.DRAINING: "▷",
+        st.RunPhase.STOPPING: "■",
+        st.RunPhase.ENDED: "✓" if state.outcome == "complete" else "■",
+    }
+    word = shown(state.outcome) if state.phase is st.RunPhase.ENDED and state.outcome else state.phase.value
+    return [(f"{glyphs[state.phase]} {word}", roles[state.phase])]
+
+
+def link_span(link: LinkState, console_now: float) -> Span:
+    """The link in two or three words, with the age of what is known."""
+    heard = console_now - (link.heard if link.heard is not None else link.since)
+    match link.phase:
+        case LinkPhase.UP if link.heard is not None and heard > _SILENT_AFTER:
+            return (f"silent {age_in_words(heard)}", Role.WARN)
+        case LinkPhase.UP:
+            trip = f" {link.round_trip * 1000:.0f} ms" if link.round_trip is not None else ""
+            return (f"up{trip}", Role.GOOD)
+        case LinkPhase.CONNECTING:
+            return ("connecting", Role.WARN)
+        case LinkPhase.RECONNECTING:
+            return (f"reconnecting {age_in_words(heard)}", Role.WARN)
+        case LinkPhase.DOWN:
+            return (f"down {age_in_words(heard)}", Role.BAD)
+        case LinkPhase.OFFLINE:
+            return ("offline", Role.DIM)
+
+
+def age_in_words(seconds: float) -> str:
+    """`14 s`, `3 min`, `2 h`: short, rounded down."""
+    whole = max(0, int(seconds))
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h"
+
+
+def span_of_time(seconds: float) -> str:
+    """`48 s`, `12 min`, `1h31`: hours and minutes are told apart from minutes and seconds."""
+    whole = max(0, round(seconds))
+    if whole < 90:
+        return f"{whole} s"
+    minutes = round(whole / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}"
