@@ -1,7 +1,6 @@
 """The console: an app of five screens over one run, and `open_console`, by which the command line opens it."""
 
 import asyncio
-import os
 import signal
 import sys
 import termios
@@ -18,6 +17,7 @@ from textual.worker import Worker, WorkerState
 
 from ddconsole.core import states as st
 from ddconsole.core.actions import BY_ID, Action, Place
+from ddconsole.core.duration import History
 from ddconsole.core.fold import RunState
 from ddconsole.core.sweep import cell_label
 from ddconsole.link.client import LinkPhase
@@ -32,6 +32,7 @@ from screens.results import ResultsScreen
 from screens.session import Export, Preflight, Session
 from screens.state_folder import state_folder
 from screens.sweep import SweepScreen
+from screens.theme import COLOURS, THEME
 
 FRAME = 0.1
 """Seconds between two looks at what changed: ten frames a second at most."""
@@ -46,21 +47,32 @@ class ConsoleApp(App[int]):
     BINDINGS: ClassVar[list[BindingType]] = []
     TITLE = "ddconsole"
 
-    def __init__(self, feed: RunFeed, preflight: Preflight | None = None, export: Export | None = None) -> None:
+    def __init__(
+        self,
+        feed: RunFeed,
+        preflight: Preflight | None = None,
+        export: Export | None = None,
+        history: History | None = None,
+    ) -> None:
         super().__init__()
-        self.session = Session(feed, preflight, export)
+        self.session = Session(feed, preflight, export, history)
         self.crash_file: Path | None = None
         self._unsubscribe: Callable[[], None] | None = None
         self._changed: set[str] = set()
         self._frame_waits = False
         self._said: RunState = feed.state
-        self.theme = "textual-dark"
+        self.register_theme(THEME)
+        self.theme = THEME.name
         session = self.session
         self.add_mode("sweep", lambda: SweepScreen(session, self))
         self.add_mode("logs", lambda: LogsScreen(session))
         self.add_mode("host", lambda: HostScreen(session))
         self.add_mode("preflight", lambda: PreflightScreen(session))
         self.add_mode("results", lambda: ResultsScreen(session))
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """The stylesheets' own colours, whatever the theme."""
+        return COLOURS
 
     def on_mount(self) -> None:
         """Open the sweep and listen."""
@@ -233,28 +245,38 @@ class ConsoleApp(App[int]):
 
 
 def open_console(
-    feed: RunFeed, *, preflight: Preflight | None = None, export: Export | None = None, mouse: bool = True
+    feed: RunFeed,
+    *,
+    preflight: Preflight | None = None,
+    export: Export | None = None,
+    history: History | None = None,
+    mouse: bool = True,
 ) -> int:
     """Open the console and stay until the operator leaves.
 
     Args:
-        feed: the run. It is made on the event loop that this function runs: see `run_console` where one runs already.
+        feed: the run, not bound to an event loop yet: use `run_console` where one runs already.
         preflight: runs the checks, for the Preflight screen.
         export: writes tables and figures, for the Results screen.
+        history: what earlier runs on the host told about times.
         mouse: whether the terminal is asked for mouse events.
 
     Returns:
         The exit code: 0, 128 + signal when it was told to go, 70 after a defect of the console.
     """
-    return asyncio.run(run_console(feed, preflight=preflight, export=export, mouse=mouse))
+    return asyncio.run(run_console(feed, preflight=preflight, export=export, history=history, mouse=mouse))
 
 
 async def run_console(
-    feed: RunFeed, *, preflight: Preflight | None = None, export: Export | None = None, mouse: bool = True
+    feed: RunFeed,
+    *,
+    preflight: Preflight | None = None,
+    export: Export | None = None,
+    history: History | None = None,
+    mouse: bool = True,
 ) -> int:
     """As `open_console`, on the event loop that runs. The caller closes the feed."""
-    _quieten_textual()
-    app = ConsoleApp(feed, preflight, export)
+    app = ConsoleApp(feed, preflight, export, history)
     code = await app.run_async(mouse=mouse)
     if app.crash_file is not None:
         sys.stderr.write(
@@ -262,9 +284,3 @@ async def run_console(
             f"What happened stands in {app.crash_file}\n"
         )
     return 0 if code is None else code
-
-
-def _quieten_textual() -> None:
-    """Few frames and no animation: every byte goes over the operator's link."""
-    os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
-    os.environ.setdefault("TEXTUAL_FPS", "15")

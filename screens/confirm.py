@@ -39,7 +39,7 @@ class Question:
 class ConfirmScreen(ModalScreen[bool]):
     """Asks; the answer is False unless `y` is pressed. What it says is made anew as the run goes on."""
 
-    CSS_PATH: ClassVar[list[str]] = ["console.tcss", "confirm.tcss"]  # type: ignore[assignment]  # narrower than Textual's
+    CSS_PATH: ClassVar[str] = "confirm.tcss"
     BINDINGS: ClassVar[list[BindingType]] = []
 
     def __init__(self, ask: Callable[[], Question]) -> None:

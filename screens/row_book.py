@@ -1,28 +1,50 @@
 """The rows of the sweep table, kept between two changes, so that one changed cell costs one row."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ddconsole.core import states as st
+from ddconsole.core.duration import Estimates, History, estimates_for, remaining, stream_tokens
 from ddconsole.core.fold import CellRow, RunState
 from ddconsole.core.row_text import Baselines, LiveFigures, RowText, baselines, row_text
+from ddconsole.core.sweep import Deployment, WorkloadPoint
 from ddconsole.link.client import LinkPhase
 from ddconsole.link.feed import RunFeed
-from screens.time_left import Forecast, forecast, run_seconds_left
 
-_NO_FORECAST = Forecast({}, {}, None)
+
+@dataclass(frozen=True)
+class RememberedEstimates(Estimates):
+    """Estimates that look for the nearest observation once for each kind of cell, not once for each cell."""
+
+    rates: dict[tuple[str, int, str, int], float] = field(default_factory=dict)
+
+    def cell_seconds(self, deployment: Deployment, point: WorkloadPoint) -> float:
+        """Of one attempt."""
+        key = (deployment.method, deployment.tensor_parallel, point.kind, point.concurrency)
+        rate = self.rates.get(key)
+        if rate is None:
+            rate = stream_tokens(point) / Estimates.cell_seconds(self, deployment, point)
+            self.rates[key] = rate
+        return stream_tokens(point) / rate
+
+
+def remembered(estimates: Estimates) -> RememberedEstimates:
+    """The same estimates, for asking often."""
+    return RememberedEstimates(estimates.defaults, estimates.starts, estimates.observations, estimates.history)
 
 
 class RowBook:
     """Texts of all cells by id, in the order of the table."""
 
-    def __init__(self, feed: RunFeed) -> None:
+    def __init__(self, feed: RunFeed, history: History | None = None) -> None:
         self._feed = feed
+        self._history = history
         self._state: RunState | None = None
         self._cells: Mapping[str, CellRow] = {}
-        self._left: tuple[float, float | None] | None = None
+        self._left: tuple[RunState, float, float | None] | None = None
         self.rows: dict[str, RowText] = {}
         self.baselines: Baselines = {}
-        self.forecast = _NO_FORECAST
+        self.estimates = remembered(Estimates())
         self.version = 0
         """Counts changes of `rows`."""
 
@@ -57,16 +79,19 @@ class RowBook:
             current=self.link_is_up,
         )
 
-    def cell_left(self, row: CellRow) -> float | None:
+    def cell_seconds(self, row: CellRow) -> float:
         """Seconds that one round of a cell is foretold to take."""
-        return self.forecast.cell_seconds(self._feed.state, row)
+        deployment = self._feed.state.deployments[row.cell.deployment]
+        return self.estimates.cell_seconds(deployment, row.cell.point)
 
     def run_left(self) -> float | None:
-        """Seconds until the sweep is through, learned anew at most once a second."""
-        now = self._feed.now()
-        if self._left is None or abs(now - self._left[0]) > 1.0:
-            self._left = (now, run_seconds_left(self._feed.state, self.forecast, now))
-        return self._left[1]
+        """Seconds until the sweep is through; looked at anew at most once a second, and when the run has moved on."""
+        now, state = self._feed.now(), self._feed.state
+        if self._left is None or (self._left[0] is not state and now - self._left[1] >= 1.0):
+            self._left = (state, now, remaining(state, self.estimates, now).total)
+        _, at, total = self._left
+        paused = state.phase is st.RunPhase.PAUSED and state.running_cell() is None
+        return None if total is None else max(0.0, total - (0.0 if paused else now - at))
 
     def _changed_cells(self, state: RunState) -> set[str]:
         if state.cells is self._cells:
@@ -79,7 +104,7 @@ class RowBook:
         measured = [name for name in changed if self._attempts_ended(state.cells[name])]
         if not measured and self._state is not None:
             return
-        self.forecast = forecast(state)
+        self.estimates = remembered(estimates_for(state, self._history))
         known = baselines(state)
         if known != self.baselines:
             changed |= {name for name, row in state.cells.items() if isinstance(row.state, st.Done)}
@@ -93,6 +118,6 @@ class RowBook:
     def _text(self, state: RunState, name: str) -> RowText:
         row = state.cells[name]
         waits = isinstance(row.state, st.Pending | st.Running)
-        left = self.forecast.cell_seconds(state, row) if waits else None
+        left = self.cell_seconds(row) if waits else None
         live = self.live() if isinstance(row.state, st.Running) else None
         return row_text(row, state, self.baselines, now=self._feed.now(), left=left, live=live)

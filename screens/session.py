@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from ddconsole.core.duration import History
 from ddconsole.core.fold import CellRow
 from ddconsole.link.feed import RunFeed
 from screens.row_book import RowBook
@@ -23,6 +24,8 @@ class Session:
     feed: RunFeed
     preflight: Preflight | None
     export: Export | None
+    history: History | None = None
+    """What earlier runs on the host told about times."""
     book: RowBook = field(init=False)
     marked: frozenset[str] = frozenset()
     """Ids of the marked cells."""
@@ -32,7 +35,7 @@ class Session:
     """The launch whose log another screen asked for."""
 
     def __post_init__(self) -> None:
-        self.book = RowBook(self.feed)
+        self.book = RowBook(self.feed, self.history)
 
     def rows(self, cells: Sequence[str]) -> list[CellRow]:
         """The rows of these cells, as they are now; what has vanished is left out."""

@@ -24,6 +24,7 @@ class Role(StrEnum):
     BAD = "bad"
     MATCH = "match"
     BADGE = "badge"
+    ALARM = "alarm"
 
 
 Span: TypeAlias = tuple[str, Role]

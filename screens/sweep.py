@@ -157,7 +157,7 @@ class SweepScreen(ConsoleScreen):
             live=self.session.book.live(),
             host=feed.host_state,
             age=age,
-            left=self.session.book.cell_left(row),
+            left=self.session.book.cell_seconds(row),
         )
 
     def rows_for_hints(self) -> Sequence[CellRow]:

@@ -296,7 +296,8 @@ async def _preflight(request: web.Request) -> web.Response:
     body = await _body(request)
     submission = _SUBMISSION.validate_python(body.get("submission"))
     tier = str(body.get("tier", "standard"))
-    return web.json_response(await preflight_findings(submission, tier, request.app[SERVICE].telemetry))
+    run_directory = str(request.app[SERVICE].store.folder / submission.run)
+    return web.json_response(await preflight_findings(submission, tier, run_directory))
 
 
 async def _quit(request: web.Request) -> web.Response:

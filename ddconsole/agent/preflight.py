@@ -1,12 +1,85 @@
-"""Pre-flight checks of a submission on this host."""
+"""Pre-flight checks of a submission, or of the part of it that one launch is, on this host."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ddconsole.agent.telemetry import Telemetry
+from ddconsole.core.host_state import HostState
+from ddconsole.core.sweep import Deployment, deployment_from_json
 from ddconsole.core.wire import Submission
+from ddconsole.engines.register import engine as engine_of
+from ddconsole.preflight.check import Finding, Outcome, Tier, finding_to_json, holding_back
+from ddconsole.preflight.facts import DisplacedUnit, Facts, PreflightPlan, Reach
+from ddconsole.preflight.local_machine import LocalMachine
+from ddconsole.preflight.machine import Machine
+from ddconsole.preflight.rehearsed_machine import RehearsedMachine
+from ddconsole.preflight.run_checks import run_checks
+from ddconsole.probe.monitor import ProbeProblem, one_sample
 
 
-async def preflight_findings(submission: Submission, tier: str, telemetry: Telemetry) -> Sequence[Mapping[str, Any]]:
-    """The findings of a tier, as JSON."""
-    return []
+async def preflight_findings(submission: Submission, tier: str, run_directory: str) -> Sequence[Mapping[str, Any]]:
+    """The findings of a tier over a whole submission, as JSON."""
+    deployments = tuple(deployment_from_json(one) for one in submission.deployments)
+    facts = await facts_of(submission, deployments, run_directory)
+    return [finding_to_json(one) for one in await run_checks(facts, Tier(tier))]
+
+
+async def gate_findings(
+    submission: Submission, deployment: Deployment, known_flags: frozenset[str] | None, run_directory: str
+) -> tuple[str, ...]:
+    """What holds a launch of one deployment back, in words; empty when it may begin."""
+    facts = await facts_of(submission, (deployment,), run_directory, known_flags)
+    findings = holding_back(await run_checks(facts, Tier.GATE), "launch")
+    return tuple(_in_words(one) for one in findings if one.outcome is Outcome.FAIL)
+
+
+def _in_words(finding: Finding) -> str:
+    return f"{finding.id}: {finding.observed}" + (f" ({finding.remedy})" if finding.remedy else "")
+
+
+async def facts_of(
+    submission: Submission,
+    deployments: tuple[Deployment, ...],
+    run_directory: str,
+    known_flags: frozenset[str] | None = None,
+) -> Facts:
+    """What the checks go by: the plan's side, and a fresh sample of the machine."""
+    try:
+        host, problem = await one_sample(), ""
+    except ProbeProblem as silent:
+        host, problem = None, str(silent)
+    plan = _plan_of(submission, deployments, run_directory)
+    return Facts(
+        plan=plan,
+        machine=_machine(submission, plan, host),
+        host=host,
+        host_problem=problem,
+        engine=engine_of(str(submission.engine["kind"])),
+        known_flags=known_flags,
+        reach=Reach("local" if submission.host == "local" else f"ssh {submission.host}"),
+    )
+
+
+def _plan_of(submission: Submission, deployments: tuple[Deployment, ...], run_directory: str) -> PreflightPlan:
+    model, expect = submission.model, submission.expect
+    port = submission.protocol.get("port")
+    return PreflightPlan(
+        run_directory=run_directory,
+        deployments=deployments,
+        engine_command=tuple(submission.engine["command"]),
+        engine_env={name: str(value) for name, value in submission.engine.get("env", {}).items()},
+        model=str(model.get("path") or ""),
+        draft=model.get("draft"),
+        model_source=str(model.get("source") or ""),
+        baseline=submission.baseline,
+        expected_gpus=expect.get("gpus"),
+        expected_gpu_name=str(expect.get("gpu_name") or ""),
+        ports=(int(port),) if port else (),
+        displaced=tuple(DisplacedUnit(str(one["unit"]), int(one["needs_gpu"])) for one in submission.displace),
+    )
+
+
+def _machine(submission: Submission, plan: PreflightPlan, host: HostState | None) -> Machine:
+    if submission.rehearsal is None or host is None:
+        return LocalMachine()
+    models = [path for path in (plan.model, *plan.drafts) if path]
+    return RehearsedMachine(host, models)

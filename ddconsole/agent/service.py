@@ -11,11 +11,11 @@ from pathlib import Path
 
 from ddconsole import __version__
 from ddconsole.agent.conductor import Conductor
-from ddconsole.agent.gate import gate_findings
 from ddconsole.agent.journal import Journal, JournalDamaged
 from ddconsole.agent.launch_orders import LaunchOrders
 from ddconsole.agent.launcher import Launcher, ProcessLauncher
 from ddconsole.agent.notify import keep_notifying
+from ddconsole.agent.preflight import gate_findings
 from ddconsole.agent.run_store import (
     RunStore,
     first_events,
@@ -120,7 +120,10 @@ class Service:
         orders = LaunchOrders(submission, engine)
 
         async def gate(deployment: str, state: RunState) -> tuple[str, ...]:
-            return await gate_findings(run, submission, engine, orders, deployment, state)
+            if not submission.protocol.get("preflight", True):
+                return ()
+            flags = await orders.known_flags()
+            return await gate_findings(submission, state.deployments[deployment], flags, str(run.path))
 
         conductor = Conductor(run, journal, orders, engine, self._launcher, gate, self.clock)
         self._conductor = conductor

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Callable
+from dataclasses import replace
 
 from ddconsole.core.clock import Clock
 from ddconsole.core.host_state import HostState, host_state_to_json
@@ -14,8 +14,8 @@ from ddconsole.probe.monitor import HostMonitor
 from ddconsole.runner.run_directory import LaunchDirectory, RunDirectory
 
 _HOST_INTERVAL = 2.0
-"""Real seconds between two samples of the machine."""
-_LARGEST_FILE = 64 * 1024 * 1024
+"""Seconds between two samples of the machine."""
+_LARGEST_FILE = 512 * 1024 * 1024
 """Bytes after which telemetry of a run is not kept any more."""
 
 logger = logging.getLogger(__name__)
@@ -31,14 +31,15 @@ class Telemetry:
         self._run: RunDirectory | None = None
         self._live: LaunchDirectory | None = None
         self._seen = 0
+        self._kept_pairs = False
         self.host: HostState | None = None
         self.progress: CellProgress | None = None
         self.decode: DecodeFigures | None = None
-        self._listeners: set[Callable[[], None]] = set()
 
     def keep_for(self, run: RunDirectory) -> None:
         """Keep host samples in this run's `telemetry.jsonl` from now on."""
         self._run = run
+        self._kept_pairs = False
         self.watch()
 
     def watch(self) -> None:
@@ -67,8 +68,12 @@ class Telemetry:
                     self._keep(state)
 
     def _keep(self, state: HostState) -> None:
+        """One line a sample. Pairs do not change, and are most of its bytes: they stand in the first line only."""
         if self._run is None:
             return
+        if self._kept_pairs:
+            state = replace(state, pairs=())
+        self._kept_pairs = True
         path = self._run.path / "telemetry.jsonl"
         # Telemetry is the first thing that a full disk goes without.
         with contextlib.suppress(OSError), path.open("ab") as file:

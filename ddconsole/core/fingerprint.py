@@ -17,7 +17,7 @@ def fingerprint_parts(
     """The parts, by name.
 
     Args:
-        deployment: with placement and environment; its id and size do not count.
+        deployment: with placement, environment and size; its id, variables and context length do not count.
         point: what was asked of the server.
         build: version and commit of the engine, with a hash of uncommitted changes.
         context: driver, model identity, hash of prompts and scripts, protocol.

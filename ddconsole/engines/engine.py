@@ -132,6 +132,9 @@ class Counters:
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     verify_steps: int | None = None
+    """Steps that verified a draft, or decoded without one, where the engine counts all of them."""
+    drafting_steps: int | None = None
+    """Steps that drafted something, where the engine counts only those."""
     drafted: int | None = None
     accepted: int | None = None
     raw: Mapping[str, float] = field(default_factory=dict)

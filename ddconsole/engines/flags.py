@@ -12,9 +12,6 @@ from ddconsole.engines.engine import EngineArgumentError
 _NAME = re.compile(r"^-{0,2}[A-Za-z][A-Za-z0-9_.-]*$")
 _NUMBER = re.compile(r"^-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$")
 _SECRET_NAME = re.compile(r"(?:^|-)(?:api-?keys?|hf-?token|hft|auth-?token|password|passwd|secret|access-key)(?:-|$)")
-_SECRET_VARIABLE = re.compile(
-    r"(?:^|_)(?:TOKEN|API_?KEYS?|PASSWORD|PASSWD|SECRET|ACCESS_KEY|CREDENTIALS?)$", re.IGNORECASE
-)
 _SECRET_VALUE = re.compile(
     r"\bhf_[A-Za-z0-9]{16,}|\bsk-[A-Za-z0-9_-]{16,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bAKIA[0-9A-Z]{16}\b|\bBearer\s+\S{8,}"
 )
@@ -81,19 +78,9 @@ def known_or_unasked(known: frozenset[str] | None, flag: str) -> bool:
     return known is None or flag in known
 
 
-def refuse_secret_environment(env: Mapping[str, str]) -> None:
-    """A plan is copied into the run directory and published with it: it must not hold secrets.
-
-    Raises:
-        EngineArgumentError: a variable's name or value looks like one.
-    """
-    for name, value in env.items():
-        if _SECRET_VARIABLE.search(name) or _SECRET_VALUE.search(value):
-            raise EngineArgumentError(
-                f"env.{name}",
-                "looks like a secret, and a plan is kept with its results",
-                "set it in the environment of the host's agent, and leave it out of the plan",
-            )
+def holds_secret(text: str) -> bool:
+    """Whether a value looks like a key or token."""
+    return _SECRET_VALUE.search(text) is not None
 
 
 def options_of_help(text: str) -> frozenset[str]:
@@ -161,7 +148,7 @@ def _refuse_secret(key: str, value: EngineArgument) -> None:
     texts = [str(one) for one in (value if isinstance(value, tuple) else (value,))]
     if any("\x00" in text for text in texts):
         raise EngineArgumentError(f"args.{key}", "the value holds a NUL character", "take it out")
-    if _SECRET_NAME.search(canonical(key)) or any(_SECRET_VALUE.search(text) for text in texts):
+    if _SECRET_NAME.search(canonical(key)) or any(holds_secret(text) for text in texts):
         raise EngineArgumentError(
             f"args.{key}",
             "looks like a secret, and command lines can be read by every user of the host",

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from ddconsole.core.sweep import EngineArgument, Speculative
 from ddconsole.engines.engine import EngineArgumentError, ServerCommand, ServerStart
+from ddconsole.engines.environment import environment
 from ddconsole.engines.flags import FlagRules, known_or_unasked, named, option, plan_argv
-from ddconsole.engines.sglang_flags import environment
 
 OWNED = frozenset(
     {
@@ -57,7 +57,7 @@ def server_command(start: ServerStart) -> ServerCommand:
         argv += option(flag, value, RULES, where=flag)
     argv += _speculation(start, by_plan)
     argv += plan_argv(start.deployment.args, start.known_flags, RULES)
-    return ServerCommand(tuple(argv), environment(start))
+    return ServerCommand(tuple(argv), environment(start.deployment))
 
 
 def speculates(start: ServerStart) -> bool:

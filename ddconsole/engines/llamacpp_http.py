@@ -87,9 +87,7 @@ def _too_small(start: ServerStart, effective: Mapping[str, Any]) -> Cause | None
 async def counters(api: ServerApi) -> Counters | None:
     """See `Engine.counters`.
 
-    llama.cpp counts drafts: verify steps that drafted something. A step that drafted nothing yields one token all the
-    same, so our steps are tokens less accepted drafts. That counts one step more a request than SGLang does: the first
-    token, which comes from the prompt. The engine's own count stays in `raw`.
+    llama.cpp counts the steps that drafted something, and no others.
     """
     answer = await api.get("/metrics")
     if answer.status != 200:
@@ -101,7 +99,7 @@ async def counters(api: ServerApi) -> Counters | None:
         output_tokens=tokens,
         prompt_tokens=whole(totals, "llamacpp:prompt_tokens_total"),
         cached_tokens=whole(totals, "llamacpp:prompt_tokens_cached_total"),
-        verify_steps=tokens - accepted if tokens is not None and accepted is not None else None,
+        drafting_steps=whole(totals, "llamacpp:spec_decode_num_drafts_total"),
         drafted=whole(totals, "llamacpp:spec_decode_num_draft_tokens_total"),
         accepted=accepted,
         raw={name: value for name, value in totals.items() if name.endswith("_total")},

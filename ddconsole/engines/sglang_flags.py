@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 from ddconsole.core.sweep import EngineArgument
 from ddconsole.engines.engine import EngineArgumentError, ServerCommand, ServerStart
+from ddconsole.engines.environment import environment
 from ddconsole.engines.flags import (
     FlagRules,
     known_or_unasked,
     named,
     option,
     plan_argv,
-    refuse_secret_environment,
 )
 from ddconsole.engines.sglang_speculation import speculation_arguments
 
@@ -58,30 +58,7 @@ def server_command(start: ServerStart) -> ServerCommand:
         if flag not in by_plan and start.known_flags is not None and f"--{flag}" in start.known_flags:
             argv += option(f"--{flag}", value, RULES, where=flag)
     argv += plan_argv(deployment.args, start.known_flags, RULES)
-    return ServerCommand(tuple(argv), environment(start))
-
-
-def environment(start: ServerStart) -> dict[str, str]:
-    """The plan's variables, and the GPUs of the placement. An empty placement leaves the GPUs alone: a CPU engine.
-
-    CUDA orders GPUs by speed unless told; NVML, and so the placement, by bus address.
-    """
-    deployment = start.deployment
-    refuse_secret_environment(deployment.env)
-    if "CUDA_VISIBLE_DEVICES" in deployment.env:
-        raise EngineArgumentError(
-            "env.CUDA_VISIBLE_DEVICES", "the placement decides which GPUs are used", "give them under placement"
-        )
-    if not deployment.placement.gpus:
-        return dict(deployment.env)
-    if len(deployment.placement.gpus) < deployment.tensor_parallel:
-        raise EngineArgumentError(
-            f"placement.{deployment.tensor_parallel}",
-            f"{len(deployment.placement.gpus)} GPUs for tensor parallelism over {deployment.tensor_parallel}",
-            "give one GPU for each rank",
-        )
-    gpus = ",".join(str(index) for index in deployment.placement.gpus)
-    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **deployment.env, "CUDA_VISIBLE_DEVICES": gpus}
+    return ServerCommand(tuple(argv), environment(deployment))
 
 
 def speculates(start: ServerStart) -> bool:

@@ -130,13 +130,15 @@ def _serve(params: Any, xllamacpp: Any) -> int:
         for one in (signal.SIGTERM, signal.SIGINT):
             signal.signal(one, signal.SIG_DFL)
 
-    for one in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(one, stop)
+    # While it loads, a signal ends the process at once: a handler of ours would wait for the C++ side to return.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         server = xllamacpp.Server(params)
     except RuntimeError as error:
         sys.stderr.write(f"llama-server: {error}\n")
         return 1
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, stop)
     while not stopped:
         time.sleep(0.2)
     del server

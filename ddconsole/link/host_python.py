@@ -30,7 +30,7 @@ _SH = (
     'echo {nonce} home "$HOME"; '
     'echo {nonce} state "${{XDG_STATE_HOME:-$HOME/.local/state}}/ddconsole"; '
     "for name in {names}; do "
-    "found=$(command -v $name) || continue; "
+    'found=$(command -v "$name") || continue; '
     'said=$("$found" -I -c "{python}" 2>/dev/null); good=$?; '
     'echo {nonce} python "$said" "$found"; '
     "test $good = 0 && break; "

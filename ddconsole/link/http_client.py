@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -84,17 +84,17 @@ class HttpAgentClient:
         answer = await self._post("v1/runs", to_json(submission))
         return str(answer["run"])
 
-    async def journal(self, run: str, after: int) -> AsyncIterator[Entry | float]:
+    async def journal(self, run: str, after: int) -> AsyncGenerator[Entry | float, None]:
         """Entries with a higher seq, gap-free, for ever; a number is a heartbeat with the agent's wall time."""
         async for line in self.journal_lines(run, after):
             yield entry_or_beat(line)
 
-    async def journal_lines(self, run: str, after: int) -> AsyncIterator[bytes]:
+    async def journal_lines(self, run: str, after: int) -> AsyncGenerator[bytes, None]:
         """As `journal`, the lines as they are on the host's disk, without their newlines."""
         async for line in self._lines(f"v1/runs/{_part(run)}/journal", {"after": str(after)}, self._silence):
             yield line
 
-    async def live(self, run: str, log_of_launch: int | None, from_byte: int | None) -> AsyncIterator[LiveItem]:
+    async def live(self, run: str, log_of_launch: int | None, from_byte: int | None) -> AsyncGenerator[LiveItem, None]:
         """Progress, decode figures, host samples, and the log of one launch from a byte on (None: its end)."""
         query: dict[str, str] = {}
         if log_of_launch is not None:
@@ -181,7 +181,7 @@ class HttpAgentClient:
             raise refusal(response.status, answer)
         return answer
 
-    async def _lines(self, path: str, query: Mapping[str, str], silence: float | None) -> AsyncIterator[bytes]:
+    async def _lines(self, path: str, query: Mapping[str, str], silence: float | None) -> AsyncGenerator[bytes, None]:
         """The lines of a stream; it ends only by an error: an agent never ends one by itself."""
         session = await self._reach()
         splitter = LineSplitter()

@@ -126,13 +126,13 @@ async def connect_ssh(
     on_stage(Stage.CONNECT)
     known, watcher = None, _Watcher()
     try:
-        options = await _options(spec, settings)
+        given = _given(spec, settings)
+        # `Match exec` of a configuration runs programs: not on the event loop.
+        options = await asyncio.to_thread(asyncssh.SSHClientConnectionOptions, **given)
         if options.known_hosts is None and settings.known_hosts_files is None:
             raise _checks_off(spec)
         known = KnownHosts(_known_hosts_files(settings, options))
-        connection = await asyncssh.connect(
-            options=asyncssh.SSHClientConnectionOptions(options, known_hosts=known, client_factory=lambda: watcher)
-        )
+        connection = await asyncssh.connect(**given, known_hosts=known, client_factory=lambda: watcher)
     except asyncssh.HostKeyNotVerifiable as problem:
         raise _host_key_error(spec, watcher, known, problem) from problem
     except asyncssh.KeyExchangeFailed as problem:
@@ -176,7 +176,8 @@ class _Watcher(asyncssh.SSHClient):
             self.offered.append(method)
 
 
-async def _options(spec: HostSpec, settings: SshSettings) -> asyncssh.SSHClientConnectionOptions:
+def _given(spec: HostSpec, settings: SshSettings) -> dict[str, Any]:
+    """What asyncssh is told; the rest comes from the ssh configuration."""
     given: dict[str, Any] = {
         "host": spec.name,
         "keepalive_interval": settings.keepalive_interval,
@@ -194,8 +195,7 @@ async def _options(spec: HostSpec, settings: SshSettings) -> asyncssh.SSHClientC
         given["client_keys"] = [str(one) for one in settings.key_files]
     if not settings.use_key_agent:
         given["agent_path"] = None
-    # `Match exec` of a configuration runs programs: not on the event loop.
-    return await asyncio.to_thread(asyncssh.SSHClientConnectionOptions, **given)
+    return given
 
 
 def _known_hosts_files(settings: SshSettings, options: asyncssh.SSHClientConnectionOptions) -> Sequence[Path]:

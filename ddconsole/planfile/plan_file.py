@@ -21,6 +21,7 @@ from ddconsole.core.plan_problem import (
 )
 from ddconsole.core.plan_values import shown
 from ddconsole.planfile.known_keys import known_keys
+from ddconsole.planfile.shipped import shipped_folder, shipped_names
 from ddconsole.planfile.yaml_nodes import LARGEST, PlacedData, decode_plan, read_yaml
 
 EngineFlags = Mapping[str, frozenset[str]]
@@ -60,6 +61,22 @@ def load_plan(path: Path, engines: EngineFlags | None = None) -> LoadedPlan:
         raise PlanError([PlanProblem("E111", path.name, 0, 0, "", text)])
     text = decode_plan(raw, path.name)
     return LoadedPlan(parse_plan(text, path.name, engines), text, hashlib.sha256(raw).hexdigest(), path)
+
+
+def find_plan(name_or_path: str) -> Path:
+    """The file of a plan: a path, or the name of a plan that ships.
+
+    Raises:
+        PlanError: there is none.
+    """
+    path = Path(name_or_path).expanduser()
+    if path.is_file() or "/" in name_or_path or path.suffix in {".yaml", ".yml"}:
+        return path
+    names = shipped_names()
+    if name_or_path in names:
+        return shipped_folder() / f"{name_or_path}.yaml"
+    text = f'neither a file nor a plan that ships: "{name_or_path}"'
+    raise PlanError([PlanProblem("E100", "plan", 0, 0, "", text, did_you_mean(name_or_path, names))])
 
 
 def parse_plan(text: str, file: str, engines: EngineFlags | None = None) -> Plan:

@@ -172,12 +172,15 @@ class Api:
         quick = os.environ.get("SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION", "1").lower() in {"0", "false"}
         if quick and request.path == "/health":
             return web.Response()
-        if service.batch.frozen or service.batch.silent:
+        if self._is_stuck():
             return await self._unhealthy()
         if not service.batch.size:
             service.probe_line()
         await service.clock.sleep(HEALTH_SECONDS)
-        return web.Response()
+        return await self._unhealthy() if self._is_stuck() else web.Response()
+
+    def _is_stuck(self) -> bool:
+        return self._service.batch.frozen or self._service.batch.silent
 
     async def _unhealthy(self) -> web.Response:
         await self._service.clock.sleep(HEALTH_TIMEOUT)

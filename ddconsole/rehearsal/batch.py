@@ -130,7 +130,8 @@ class Batch:
         self._stepping: tuple[Sequence, ...] = ()
         self._step_end = 0.0
         self._step_durations: dict[int, float] = {}
-        self._prefill_free = 0.0
+        self._prefill: list[Sequence] = []
+        self._prefill_start = self._prefill_end = 0.0
         self._log_steps = self._log_tokens = self._log_request_steps = 0
         self._log_at = clock.monotonic()
         self.last_rate = 0.0
@@ -223,14 +224,24 @@ class Batch:
             self._timer = None
 
     def _admit(self, free_at: float) -> None:
-        """Prefills go one after the other: a request waits for a place and for the compute of those before it."""
+        """Let requests in, as many as there are places since `free_at`."""
         while self.waiting and len(self.running) + len(self.prefilling) < self._most:
             sequence = self.waiting.popleft()
-            start = max(sequence.arrived, free_at, self._prefill_free)
-            took = self._speed.prefill_seconds(sequence.prompt_tokens - sequence.cached_tokens)
-            self._prefill_free = start + took
-            sequence.first_at = start + took + self._speed.first_token_overhead
             self.prefilling.append(sequence)
+            self._plan_prefill(sequence, max(sequence.arrived, free_at))
+
+    def _plan_prefill(self, sequence: Sequence, ready: float) -> None:
+        """One prefill at a time: who comes while one runs goes into the next, together with all others who wait."""
+        if ready <= self._prefill_start:
+            self._prefill.append(sequence)
+        else:
+            self._prefill_start = max(ready, self._prefill_end)
+            self._prefill = [sequence]
+        tokens = sum(one.prompt_tokens - one.cached_tokens for one in self._prefill)
+        self._prefill_end = self._prefill_start + self._speed.prefill_seconds(tokens)
+        now = self._clock.monotonic()
+        for one in set(self._prefill) & set(self.prefilling):
+            one.first_at = max(self._prefill_end + self._speed.first_token_overhead, now)
 
     def _join(self, at: float) -> None:
         for sequence in [one for one in self.prefilling if one.first_at <= at]:

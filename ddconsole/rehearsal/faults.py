@@ -51,7 +51,7 @@ class FaultRule:
     requests: int = 1
     """For faults of single requests: how many in a row."""
     at_chunk: int = 5
-    """For faults while streaming: chunks that come before it."""
+    """For faults while streaming: chunks with text that come before it, at least 1."""
     text: str | None = None
     """For `crash-loading`: the exception's line instead of the built-in one."""
 

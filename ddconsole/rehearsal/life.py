@@ -29,7 +29,7 @@ NOTICE_SECONDS = 0.4
 SETTLE_SECONDS = 5.0
 COREDUMP_SECONDS = 60.0
 SHUTDOWN_SECONDS = 1.5
-_LOOK_INTERVAL = 0.1
+_LOOK_INTERVAL = 0.05
 """Real seconds between looks for frozen children."""
 
 

@@ -82,13 +82,13 @@ class Stream:
             self._service.batch.abort(sequence)
             return chunks.first() + chunks.end("stop", prompt, 0, cached, None), True
         for end in sequence.take():
-            if self._fault is not None and self._chunks_sent >= self._fault.at_chunk:
-                return b"".join([*parts, *self._break(self._fault.fault)]), self._ends_stream()
             if not self._sent:
                 parts.append(chunks.first())
             parts.append(chunks.text(sequence.output, self._sent, end, prompt, cached))
             self._sent = end
             self._chunks_sent += 1
+            if self._fault is not None and self._chunks_sent == self._fault.at_chunk:
+                return b"".join([*parts, *self._break(self._fault.fault)]), self._ends_stream()
         if sequence.finish is None:
             return b"".join(parts), False
         method = self._service.arguments.method

@@ -11,7 +11,7 @@ from ddconsole.report.statistics import Estimate
 Field = bool | int | float | str | None
 
 
-def cell_fields(cell: CellResult) -> dict[str, Field]:
+def cell_fields(result: ResultSet, cell: CellResult) -> dict[str, Field]:
     """Names carry their units: rates in tokens a second, times in seconds. What is not known is None."""
     figures = cell.figures
     fields: dict[str, Field] = {
@@ -52,7 +52,7 @@ def cell_fields(cell: CellResult) -> dict[str, Field]:
         "cached_tokens": figures.cached_tokens if figures else None,
         "achieved_concurrency": figures.achieved_concurrency if figures else None,
         "marks": " ".join(mark.name.lower().replace("_", "-") for mark in cell.marks),
-        "simulated": any(mark.name == "SIMULATED" for mark in cell.marks),
+        "simulated": result.simulated,
         "reasons": "; ".join(cell.reasons),
     }
     return fields
@@ -68,15 +68,15 @@ def csv_text(rows: Sequence[Mapping[str, Field]]) -> str:
     return text.getvalue()
 
 
-def cells_csv(cells: Iterable[CellResult]) -> str:
-    """The cells as CSV."""
-    return csv_text([cell_fields(cell) for cell in cells])
+def cells_csv(result: ResultSet, cells: Iterable[CellResult]) -> str:
+    """These cells as CSV."""
+    return csv_text([cell_fields(result, cell) for cell in cells])
 
 
 def results_jsonl(result: ResultSet) -> str:
     """One line a cell, after the run's name and the result set's SHA-256."""
-    head: dict[str, Field] = {"run": result.run, "result_set_sha256": result.sha256, "run_simulated": result.simulated}
-    lines = (json.dumps(head | cell_fields(cell), ensure_ascii=False, allow_nan=False) for cell in result.cells)
+    head: dict[str, Field] = {"run": result.run, "result_set_sha256": result.sha256}
+    lines = (json.dumps(head | cell_fields(result, cell), ensure_ascii=False, allow_nan=False) for cell in result.cells)
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -106,23 +106,6 @@ def _mean_over_time(summaries: Sequence[Summary]) -> float | None:
 
 
 def _branches(files: Sequence[AttemptFile]) -> bool | None:
-    """What the build's log says of its tree, as the engine passed it on in `effective` or `build`.
-
-    `speculation.branches` decides. Without it, dialect A (SGLang pull request 29907) walks a plain chain where the
-    budget is below the block size; other dialects are not known to.
-    """
-    for file in files:
-        for place in (file.effective, file.build):
-            told = place.get("speculation")
-            if isinstance(told, Mapping) and (answer := _branches_by(told)) is not None:
-                return answer
-    return None
-
-
-def _branches_by(told: Mapping[str, Any]) -> bool | None:
-    if isinstance(told.get("branches"), bool):
-        return bool(told["branches"])
-    budget, block_size = told.get("budget"), told.get("block_size")
-    if told.get("dialect") == "A" and isinstance(budget, int) and isinstance(block_size, int):
-        return budget >= block_size
-    return None
+    """What the build's log says of its tree, as the engine passed it on in `effective`; None where it says nothing."""
+    told = [file.effective.get("branches") for file in files]
+    return next((one for one in told if isinstance(one, bool)), None)

@@ -49,7 +49,13 @@ def result_set(state: RunState, load: AttemptLoader) -> ResultSet:
         protocol=created.protocol,
         cells=tuple(_with_speed_ups(cells, found, created.baseline)),
         environment=_environment(files),
-        differences=differences([(_label(file), file.effective) for file in files]),
+        differences=differences(
+            [
+                ((one.deployment.method, one.deployment.tensor_parallel), file.effective)
+                for one in found
+                for file in one.files
+            ]
+        ),
         warnings=tuple(f"{one.row.cell.id}: {text}" for one in found for text in one.warnings),
     ).with_digest()
 
@@ -147,7 +153,3 @@ def _words(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name}={_words(one)}" for name, one in sorted(value.items()))
     return str(value)
-
-
-def _label(file: AttemptFile) -> str:
-    return f"{file.deployment.get('method', '?')} TP{file.deployment.get('tensor_parallel', '?')}"

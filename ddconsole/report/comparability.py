@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddconsole.core.attempt_file import AttemptFile
+from ddconsole.core.fingerprint import differences as fingerprint_differences
 
 PARTS = ("driver", "build", "model")
 """The parts of a fingerprint that must agree between all figures of a result set."""
@@ -14,43 +15,32 @@ PARTS = ("driver", "build", "model")
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The parts of one attempt that decide whether it compares, each as canonical JSON; `null` where not told."""
+    """The parts of one attempt that decide whether it compares, as canonical JSON."""
 
-    driver: str
-    build: str
-    model: str
+    parts: str
     simulated: bool
 
     def difference(self, other: "Environment") -> str:
         """What of this one differs from `other`, for the operator; empty when nothing does."""
-        found = [
-            f"{name} {_short(getattr(self, name))} instead of {_short(getattr(other, name))}"
-            for name in PARTS
-            if getattr(self, name) != getattr(other, name)
-        ]
+        found = fingerprint_differences(json.loads(other.parts), json.loads(self.parts))
         if self.simulated != other.simulated:
-            found.append("simulated" if self.simulated else "measured, the others are simulated")
+            found.append("it is simulated" if self.simulated else "it is measured, the others are simulated")
         return "; ".join(found)
 
 
 def environment_of(attempt: AttemptFile) -> Environment:
     """Driver, build and model of an attempt, from its fingerprint's parts (at their top or in `context`)."""
-    return Environment(
-        driver=_canonical(fingerprint_part(attempt, "driver")),
-        build=_canonical(fingerprint_part(attempt, "build")),
-        model=_canonical(fingerprint_part(attempt, "model")),
-        simulated=attempt.simulated,
-    )
+    return Environment(_canonical({name: fingerprint_part(attempt, name) for name in PARTS}), attempt.simulated)
 
 
 def fingerprint_part(attempt: AttemptFile, name: str) -> Any:
     """One part of an attempt's fingerprint; None where it is not told. The build is also the attempt's own field."""
-    parts = attempt.fingerprint_parts
-    context = parts.get("context")
-    for place in (parts, context if isinstance(context, Mapping) else {}):
-        if place.get(name) is not None:
-            return place[name]
-    return dict(attempt.build) or None if name == "build" else None
+    told = attempt.fingerprint_parts.get(name)
+    if told is None and isinstance(context := attempt.fingerprint_parts.get("context"), Mapping):
+        told = context.get(name)
+    if told is None and name == "build":
+        return dict(attempt.build) or None
+    return told
 
 
 def common_environment(environments: Iterable[Environment]) -> Environment | None:
@@ -68,26 +58,44 @@ class Difference:
     """(value, labels of the deployments that run with it)."""
 
 
+_MEANT = ("speculati", "branches")
+"""Beginnings of argument names in which methods are meant to differ."""
 _OF_ONE_LAUNCH = ("port", "served", "pid", "dist_init", "launch", "log", "seed", "host", "time", "path_hash", "uuid")
 """Parts of argument names that differ between any two launches, or that the plan sets for all."""
 
 
-def differences(effective: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[Difference, ...]:
-    """Where the effective server arguments of (label, arguments) pairs differ; a missing one reads `not told`."""
-    flat = [(label, _flat(arguments)) for label, arguments in effective if arguments]
+Deployed = tuple[str, int]
+"""Method and tensor-parallel size."""
+
+
+def differences(effective: Sequence[tuple[Deployed, Mapping[str, Any]]]) -> tuple[Difference, ...]:
+    """Where the effective server arguments of deployments differ; a missing one reads `not told`.
+
+    Speculation is left out, that is what methods are, and so is what differs between any two launches.
+    """
+    flat = [(deployed, _flat(arguments)) for deployed, arguments in effective if arguments]
     names = sorted({name for _, arguments in flat for name in arguments})
     found = []
     for name in names:
-        if any(part in name.lower() for part in _OF_ONE_LAUNCH):
+        if name.lower().startswith(_MEANT) or any(part in name.lower() for part in _OF_ONE_LAUNCH):
             continue
-        by_value: dict[str, list[str]] = {}
-        for label, arguments in flat:
-            labels = by_value.setdefault(arguments.get(name, "not told"), [])
-            if label not in labels:
-                labels.append(label)
+        by_value: dict[str, dict[Deployed, None]] = {}
+        for deployed, arguments in flat:
+            by_value.setdefault(arguments.get(name, "not told"), {})[deployed] = None
         if len(by_value) > 1:
-            found.append(Difference(name, tuple((value, tuple(labels)) for value, labels in by_value.items())))
+            everyone = {deployed for deployed, _ in flat}
+            values = tuple((value, _labels(list(who), everyone)) for value, who in by_value.items())
+            found.append(Difference(name, values))
     return tuple(found)
+
+
+def _labels(who: Sequence[Deployed], everyone: set[Deployed]) -> tuple[str, ...]:
+    """A method alone where all its sizes are meant, else with its sizes."""
+    labels: dict[str, None] = {}
+    for method, size in who:
+        whole = all((method, other) in who for name, other in everyone if name == method)
+        labels[method if whole else f"{method} TP{size}"] = None
+    return tuple(labels)
 
 
 def _flat(arguments: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
@@ -102,7 +110,3 @@ def _flat(arguments: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 def _canonical(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -71,7 +71,9 @@ def grids(result: ResultSet, *kinds: str) -> list[Grid]:
     for cell in result.cells:
         if not kinds or cell.point.kind in kinds:
             found.setdefault((cell.tensor_parallel, cell.point.kind), []).append(cell)
-    order = sorted(found, key=lambda place: (place[0], list(LOAD_MODES).index(place[1]) if place[1] in LOAD_MODES else 9))
+    order = sorted(
+        found, key=lambda place: (place[0], list(LOAD_MODES).index(place[1]) if place[1] in LOAD_MODES else 9)
+    )
     return [_grid(*place, found[place]) for place in order if any(cell.figures for cell in found[place])]
 
 
@@ -91,7 +93,9 @@ def _grid(tensor_parallel: int, kind: str, cells: Sequence[CellResult]) -> Grid:
 def point_titles(points: Sequence[WorkloadPoint]) -> list[str]:
     """A short title for each point, different for different points: only what tells them apart."""
     several_lengths = {
-        name for name in (one.workload for one in points) if len({p.max_tokens for p in points if p.workload == name}) > 1
+        name
+        for name in (one.workload for one in points)
+        if len({p.max_tokens for p in points if p.workload == name}) > 1
     }
     titles: list[str] = []
     for point in points:
@@ -113,3 +117,19 @@ def best_cells(cells: Sequence[CellResult]) -> frozenset[str]:
         return frozenset()
     highest = max((rate for _, rate in rated), key=lambda rate: rate.value)
     return frozenset(name for name, rate in rated if rate.overlaps(highest))
+
+
+def sample_sizes(grid: Grid) -> str:
+    """How much each figure stands on, as a sentence."""
+    figures = [cell.figures for cell in grid.shown() if cell.figures]
+    requests = _span({one.succeeded for one in figures}, "request", "requests")
+    repetitions = _span({one.repetitions for one in figures}, "repetition", "repetitions")
+    launches = _span({one.launches for one in figures}, "launch", "launches")
+    return f"Each cell: {requests} in {repetitions} on {launches}."
+
+
+def _span(numbers: set[int], one: str, many: str) -> str:
+    low, high = min(numbers, default=0), max(numbers, default=0)
+    if low == high:
+        return f"{low} {one if low == 1 else many}"
+    return f"{low} to {high} {many}"

@@ -43,9 +43,10 @@ _ASCII = {
     "[": "{[}",  # after `\\` a bare one would begin an optional argument
     "]": "{]}",
     "*": "{*}",  # after `\\` a bare one would be taken for its star
-    "-": "{-}",  # two bare ones would join to a dash
-    ",": "{,}",  # two would join to a quotation mark in T1
 }
+
+_JOINED = "-,"
+"""Two of these in a row would become another sign: a dash, or a low quotation mark in T1."""
 
 _SIGNS = {
     "\u00d7": r"\texttimes{}",
@@ -137,7 +138,7 @@ def latex_text(text: str, *, breakable: bool = False) -> str:
     """
     shown = folded(text)
     if not breakable:
-        return "".join(map(_escape, shown))
+        return _escaped(shown)
     return " ".join(_breakable_word(word) for word in shown.split(" "))
 
 
@@ -186,7 +187,13 @@ def _fold(one: str) -> str:
     return seen if seen != one and seen.isascii() else f"<U+{ord(one):04X}>"
 
 
-def _escape(one: str) -> str:
+def _escaped(shown: str) -> str:
+    return "".join(_escape(one, before) for one, before in zip(shown, " " + shown, strict=False))
+
+
+def _escape(one: str, before: str) -> str:
+    if one == before and one in _JOINED:
+        return f"{{{one}}}"
     if one.isascii():
         return _ASCII.get(one, one)
     if one in _SIGNS or one in _LETTERS:
@@ -199,7 +206,7 @@ def _breakable_word(word: str) -> str:
     pieces: list[str] = []
     since = 0
     for number, one in enumerate(word):
-        pieces.append(_escape(one))
+        pieces.append(_escape(one, word[number - 1] if number else " "))
         since += 1
         more = number + 1 < len(word)
         if more and (since >= _LONGEST_WORD or (since > 3 and _BREAK_AFTER.match(one))):

@@ -11,11 +11,22 @@ from ddconsole.report.marks import Mark
 from ddconsole.report.number_column import NumberColumn, estimate_column, number_column
 from ddconsole.report.result_set import CellFigures, CellResult, Distribution, ResultSet
 from ddconsole.report.statistics import Estimate
-from ddconsole.report.table import RowGroup, beside_figure, mark_text, row_text, table_tex
+from ddconsole.report.table import (
+    RowGroup,
+    beside_figure,
+    fitted_text,
+    mark_text,
+    method_column,
+    method_text,
+    row_text,
+    table_tex,
+)
 
 _METHODS = 20
 _POINTS_OF_LOAD = 4
 _POINTS_OF_LATENCY = 5
+
+_LEFT_OUT = "Percentiles that no sample here carries are left out."
 
 _Part = Callable[[CellFigures], float | Estimate | None]
 
@@ -30,6 +41,8 @@ class _Column:
     part: _Part
     decimals: int
     has_noise: bool = False
+    most: int = 3
+    """Decimals at most, where the noise decides."""
     is_best_bold: bool = False
     is_percentile: bool = False
 
@@ -51,7 +64,7 @@ def _milliseconds(seconds: float | None) -> float | None:
 
 _LOAD_COLUMNS = [
     _Column("per request", "tok/s", lambda one: one.output_rate, 1, has_noise=True, is_best_bold=True),
-    _Column("per request", "speed-up", lambda one: one.speed_up, 2, has_noise=True, is_best_bold=True),
+    _Column("per request", "speed-up", lambda one: one.speed_up, 2, has_noise=True, most=2, is_best_bold=True),
     _Column("server", "tok/s", lambda one: one.server_rate, 1),
     _Column("", r"$\tau$", lambda one: one.acceptance_length, 2),
     *_times(lambda one: one.ttft, "TTFT (ms)", 0.50, 0.90),
@@ -60,8 +73,8 @@ _LOAD_COLUMNS = [
 _LATENCY_COLUMNS = [
     *_times(lambda one: one.ttft, "TTFT (ms)", 0.50, 0.90, 0.95, 0.99),
     *_times(lambda one: one.tpot, "TPOT (ms)", 0.50, 0.90, 0.99),
-    _Column("gap (ms)", "chunk", lambda one: _milliseconds(one.chunk_gap), 1),
-    _Column("time (ms)", "step", lambda one: _milliseconds(one.step_time), 1),
+    _Column("chunk", "gap (ms)", lambda one: _milliseconds(one.chunk_gap), 1),
+    _Column("step", "time (ms)", lambda one: _milliseconds(one.step_time), 1),
 ]
 
 
@@ -71,10 +84,10 @@ def concurrency_tables(result: ResultSet) -> Iterator[Fragment]:
         for grid in whole.split(_POINTS_OF_LOAD, _METHODS):
             caption = (
                 f"Tensor-parallel size {grid.tensor_parallel}, {latex_text(LOAD_MODES['closed-loop'])}. "
-                + r"Tokens a second of one request (median, with its noise), speed-up of that median over "
-                + f"{latex_text(result.baseline)} at the same concurrency, tokens a second of the server "
-                + r"(all output tokens over the wall time), acceptance length $\tau$, and time to first token. "
-                + "Bold: the highest rate per request at a concurrency, and all that overlap with it."
+                "Tokens a second of one request (median, with its noise), speed-up of that median over "
+                f"{latex_text(result.baseline, breakable=True)} at the same concurrency, tokens a second of the server "
+                "(all output tokens over the wall time), acceptance length $\\tau$, time to first token, and requests ($n$). "
+                f"Bold: the highest rate per request at a concurrency, and all that overlap with it. {_LEFT_OUT}"
             )
             yield _listing(result, grid, f"tab-concurrency-{grid.suffix}", _LOAD_COLUMNS, caption)
 
@@ -85,35 +98,38 @@ def latency_tables(result: ResultSet) -> Iterator[Fragment]:
         for grid in whole.split(_POINTS_OF_LATENCY, _METHODS):
             mode = LOAD_MODES.get(grid.kind, grid.kind)
             caption = (
-                f"Tensor-parallel size {grid.tensor_parallel}, {latex_text(mode)}. TTFT: request sent to first chunk with "
-                + "text. TPOT: (last $-$ first) / ($n - 1$) of a request. Chunk gap: median time between chunks with text; "
-                + r"a chunk may hold several tokens. Step time: acceptance length over output rate."
+                f"Tensor-parallel size {grid.tensor_parallel}, {latex_text(mode)}. TTFT: request sent to first chunk "
+                "with text. TPOT: (last $-$ first) / ($n - 1$) of a request. Chunk gap: median time between chunks "
+                "with text; a chunk may hold several tokens. Step time: acceptance length over output rate. "
+                f"{_LEFT_OUT}"
             )
             yield _listing(result, grid, f"tab-latency-{grid.kind}-{grid.suffix}", _LATENCY_COLUMNS, caption)
 
 
-def _listing(result: ResultSet, grid: Grid, name: str, columns: Sequence[_Column], caption: str) -> Fragment:
+def _listing(result: ResultSet, grid: Grid, name: str, wanted: Sequence[_Column], caption: str) -> Fragment:
+    shown = [cell.figures for cell in grid.shown() if cell.figures]
+    columns = [one for one in wanted if not one.is_percentile or any(one.part(it) is not None for it in shown)]
     numbers = [_numbers(grid, column) for column in columns]
-    specs = ["l"]
+    specs = [method_column(grid.methods)]
     for column, number in zip(columns, numbers, strict=True):
         specs.extend([number.spec, r"@{\,}l"] if column.has_noise else [number.spec])
     specs.extend(["r", "l"])
     groups = [
-        RowGroup(latex_text(title), _rows(grid.column(point), columns, numbers))
+        RowGroup(fitted_text(title, 60, "9cm"), _rows(grid.column(point), columns, numbers))
         for point, title in zip(grid.points, point_titles(grid.points), strict=True)
         if grid.column(point)
     ]
     marks = set(grid.marks()) - {Mark.NOT_IN_PLAN}
-    if any(cell.figures and _uncertified(cell.figures, columns) for cell in grid.shown()):
+    if any(_uncertified(figures, columns) for figures in shown):
         marks.add(Mark.NOT_CERTIFIED)
     tex = table_tex(result, specs, _head(columns), groups)
-    return Fragment(name, tex, cells_csv(grid.shown()), caption, frozenset(marks))
+    return Fragment(name, tex, cells_csv(result, grid.shown()), caption, frozenset(marks))
 
 
 def _numbers(grid: Grid, column: _Column) -> NumberColumn:
     values = [column.part(cell.figures) for cell in grid.shown() if cell.figures]
     if column.has_noise:
-        return estimate_column([one for one in values if isinstance(one, Estimate)], column.decimals)
+        return estimate_column([one for one in values if isinstance(one, Estimate)], column.decimals, most=column.most)
     return number_column([one for one in values if isinstance(one, float)], column.decimals)
 
 
@@ -150,9 +166,9 @@ def _rows(cells: Sequence[CellResult], columns: Sequence[_Column], numbers: Sequ
     for cell in cells:
         if cell.figures is None:
             gap = rf"\multicolumn{{{width}}}{{c}}{{{mark_text(cell.missing_mark)}}}"
-            rows.append(row_text([latex_text(cell.method), gap, "", ""]))
+            rows.append(row_text([method_text(cell.method), gap, "", ""]))
             continue
-        texts = [latex_text(cell.method)]
+        texts = [method_text(cell.method)]
         for column, number in zip(columns, numbers, strict=True):
             texts.extend(_cells(cell.figures, column, number, bold=cell.cell in best))
         count = f"{cell.figures.succeeded}"

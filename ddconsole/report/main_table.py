@@ -4,13 +4,24 @@ from collections.abc import Iterator, Sequence
 
 from ddconsole.report.cell_fields import cells_csv
 from ddconsole.report.fragment import Fragment
-from ddconsole.report.grid import LOAD_MODES, Grid, best_cells, grids, point_titles
+from ddconsole.report.grid import LOAD_MODES, Grid, best_cells, grids, point_titles, sample_sizes
 from ddconsole.report.latex_text import latex_text
 from ddconsole.report.marks import Mark
 from ddconsole.report.number_column import NumberColumn, estimate_column, number_column
 from ddconsole.report.result_set import CellResult, ResultSet
 from ddconsole.report.statistics import Sureness
-from ddconsole.report.table import RowGroup, beside_figure, mark_text, raised, row_text, table_tex
+from ddconsole.report.table import (
+    RowGroup,
+    beside_figure,
+    fitted_text,
+    has_long_names,
+    mark_text,
+    method_column,
+    method_text,
+    raised,
+    row_text,
+    table_tex,
+)
 
 _POINTS = 3
 """Workload points that fit side by side on a page."""
@@ -20,19 +31,19 @@ _METHODS = 20
 def main_tables(result: ResultSet) -> Iterator[Fragment]:
     """One for each tensor-parallel size of single generations and of conversations, split where it would not fit."""
     for whole in grids(result, "single", "conversation"):
-        for grid in whole.split(_POINTS, _METHODS):
+        for grid in whole.split(_POINTS - has_long_names(whole.methods), _METHODS):
             yield _main_table(result, grid)
 
 
 def _main_table(result: ResultSet, grid: Grid) -> Fragment:
     columns = [_columns(grid.column(point)) for point in grid.points]
-    specs = ["l", *(column.spec for three in columns for column in three)]
+    specs = [method_column(grid.methods), *(column.spec for three in columns for column in three)]
     best = {name for point in grid.points for name in best_cells(grid.column(point))}
     rows = [row for method in grid.methods for row in _rows(grid, method, columns, best)]
     return Fragment(
         name=f"tab-main-{grid.kind}-{grid.suffix}",
         tex=table_tex(result, specs, _head(grid), [RowGroup("", rows)]),
-        csv=cells_csv(grid.shown()),
+        csv=cells_csv(result, grid.shown()),
         caption=_caption(result, grid),
         marks=grid.marks(),
     )
@@ -42,15 +53,15 @@ def _columns(cells: Sequence[CellResult]) -> tuple[NumberColumn, NumberColumn, N
     """For the rate, the speed-up and the acceptance length of one point."""
     figures = [cell.figures for cell in cells if cell.figures]
     return (
-        estimate_column([one.output_rate for one in figures], 1),
-        estimate_column([one.speed_up for one in figures], 2),
+        estimate_column([one.output_rate for one in figures], 1, most=3),
+        estimate_column([one.speed_up for one in figures], 2, most=2),
         number_column([one.acceptance_length for one in figures], 2),
     )
 
 
 def _head(grid: Grid) -> list[str]:
     titles = point_titles(grid.points)
-    over = row_text(["", *(rf"\multicolumn{{3}}{{c}}{{{latex_text(title)}}}" for title in titles)])
+    over = row_text(["", *(rf"\multicolumn{{3}}{{c}}{{{fitted_text(title, 24, '4.2cm')}}}" for title in titles)])
     rules = " ".join(rf"\cmidrule(lr){{{2 + 3 * place}-{4 + 3 * place}}}" for place in range(len(titles)))
     names = row_text(["Method", *(["{tok/s}", "{speed-up}", r"{$\tau$}"] * len(titles))])
     return [over, rules, names]
@@ -63,7 +74,7 @@ def _rows(
     best: set[str],
 ) -> list[str]:
     """A line of figures and, where any noise is known, a line of it in small print."""
-    values, noises = [latex_text(method)], [""]
+    values, noises = [method_text(method)], [""]
     for point, (rates, speed_ups, lengths) in zip(grid.points, columns, strict=True):
         cell = grid.at(method, point)
         if cell is None or cell.figures is None:
@@ -92,13 +103,13 @@ def _caption(result: ResultSet, grid: Grid) -> str:
     if Sureness.SPREAD in kinds:
         noise.append(r"half the central 95\,\% of the requests in round brackets")
     mode = LOAD_MODES.get(grid.kind, grid.kind)
-    baseline = latex_text(result.baseline)
     return (
         f"Tensor-parallel size {grid.tensor_parallel}, {latex_text(mode)}. "
-        + f"Output rate per request (median; {', '.join(noise) or 'no noise known'}), "
-        + f"speed-up of that median over {baseline} at the same size and workload, "
-        + r"and acceptance length $\tau$ (bonus token included). "
-        + "Bold: the highest rate, and all that overlap with it."
+        f"Output rate per request (median; {', '.join(noise) or 'no noise known'}), "
+        f"speed-up of that median over {latex_text(result.baseline, breakable=True)} at the same size and workload, "
+        "and acceptance length $\\tau$ (bonus token included). "
+        "Bold: the highest rate, and all that overlap with it. "
+        f"{sample_sizes(grid)}"
     )
 
 

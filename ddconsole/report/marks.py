@@ -31,7 +31,7 @@ class Mark(Enum):
     LENGTH_NOT_FIXED = ("l", "output lengths were not fixed")
     FROM_COUNTERS = ("c", "acceptance from the engine's counters over the cell, not from its requests")
     FLAGGED = ("f", "disturbed or contradictory: see the list of what is left out or flagged")
-    SIMULATED = ("S", "simulated: these figures were not measured on hardware")
+    SIMULATED = ("SIMULATED", "these figures were not measured on hardware")
 
     def __init__(self, sign: str, legend: str) -> None:
         self.sign = sign
@@ -40,8 +40,10 @@ class Mark(Enum):
     @property
     def replaces_figure(self) -> bool:
         """Whether it stands where the figure would."""
-        return len(self.sign) > 1 or self is Mark.NOT_CERTIFIED
+        return self in _IN_PLACE
 
+
+_IN_PLACE = frozenset(list(Mark)[: list(Mark).index(Mark.NOT_CERTIFIED) + 1])
 
 _OF_PHASE: dict[CellPhase, Mark] = {
     CellPhase.FAILED: Mark.FAILED,

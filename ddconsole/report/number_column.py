@@ -44,13 +44,13 @@ def number_column(values: Iterable[float | None], decimals: int) -> NumberColumn
     return NumberColumn(decimals, digits)
 
 
-def estimate_column(estimates: Sequence[Estimate | None], decimals: int) -> NumberColumn:
-    """A column whose decimals fit the widest noise: two significant digits of its half-width.
+def estimate_column(estimates: Sequence[Estimate | None], decimals: int, *, most: int) -> NumberColumn:
+    """A column whose decimals fit the widest noise: two significant digits of its half-width, `most` decimals at most.
 
-    `decimals` counts where there is no noise, and is what a column shows at most beside that.
+    `decimals` counts where no noise is known.
     """
     known = [one for one in estimates if one is not None]
     widest = max((one.half_width or 0.0 for one in known), default=0.0)
     if widest > 0:
-        decimals = min(max(1 - math.floor(math.log10(widest)), 0), decimals)
+        decimals = min(max(1 - math.floor(math.log10(widest)), 0), most)
     return number_column([value for one in known for value in (one.value, one.low, one.high)], decimals)

@@ -4,16 +4,14 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
 
 from ddconsole.report.cell_fields import csv_text
-from ddconsole.report.comparability import Difference
 from ddconsole.report.fragment import Fragment, utc
 from ddconsole.report.latex_text import latex_text
 from ddconsole.report.result_set import CellResult, ResultSet
 from ddconsole.report.statistics import RESAMPLES, SEED
-from ddconsole.report.table import RowGroup, mark_text, row_text, table_tex
+from ddconsole.report.table import RAGGED, RowGroup, fitted_text, mark_text, row_text, table_tex
 
 _LINES = 24
 """Rows of words on one page: each may take several lines."""
-_RAGGED = r">{\raggedright\arraybackslash}"
 
 
 def exclusion_tables(result: ResultSet) -> Iterator[Fragment]:
@@ -44,7 +42,7 @@ def _exclusions(result: ResultSet, rows: Sequence[tuple[str, list[CellResult], s
         for state, cells, reason in rows
     ]
     head = [row_text(["State", "Cells", "Which", "Attempts", "Reason"])]
-    specs = ["l", "r", rf"{_RAGGED}p{{5.2cm}}", "r", rf"{_RAGGED}p{{6.2cm}}"]
+    specs = ["l", "r", rf"{RAGGED}p{{5.2cm}}", "r", rf"{RAGGED}p{{6.2cm}}"]
     shown = [cell for _, cells, _ in rows for cell in cells]
     csv = csv_text(
         [
@@ -111,42 +109,33 @@ def environment_table(result: ResultSet) -> Fragment:
         ("data from", f"{utc(result.began)} to {utc(result.data_time)}"),
         ("result set sha256", result.sha256),
     ]
-    rows = [row_text([latex_text(name), latex_text(value, breakable=True)]) for name, value in lines]
+    rows = [row_text([fitted_text(name, 28, "4.2cm"), latex_text(value, breakable=True)]) for name, value in lines]
     return Fragment(
         name="tab-environment",
-        tex=table_tex(
-            result, ["l", rf"{_RAGGED}p{{10.5cm}}"], [row_text(["What", "Value"])], [RowGroup("", rows)]
-        ),
+        tex=table_tex(result, ["l", rf"{RAGGED}p{{10.5cm}}"], [row_text(["What", "Value"])], [RowGroup("", rows)]),
         csv=csv_text([{"what": name, "value": value, "simulated": result.simulated} for name, value in lines]),
         caption="Where and how it was measured.",
         marks=frozenset(),
     )
 
 
-def difference_table(result: ResultSet) -> Fragment | None:
-    """Server arguments that compared deployments do not share; None where they share all."""
-    rows = [
-        row_text([latex_text(one.argument, breakable=True), latex_text(value, breakable=True), latex_text(who, breakable=True)])
-        for one in result.differences[:_LINES]
-        for value, who in _who(one)
-    ]
-    if not rows:
-        return None
-    specs = [rf"{_RAGGED}p{{4.2cm}}", rf"{_RAGGED}p{{3cm}}", rf"{_RAGGED}p{{7.5cm}}"]
+def difference_tables(result: ResultSet) -> Iterator[Fragment]:
+    """Server arguments that compared deployments do not share; none where they share all."""
+    lines = iter([(one.argument, value, ", ".join(who)) for one in result.differences for value, who in one.values])
+    part = 0
+    while chunk := list(islice(lines, _LINES)):
+        part += 1
+        yield _differences(result, chunk, part)
+
+
+def _differences(result: ResultSet, lines: Sequence[tuple[str, str, str]], part: int) -> Fragment:
+    rows = [row_text([latex_text(text, breakable=True) for text in line], "0.4ex") for line in lines]
+    specs = [rf"{RAGGED}p{{4.2cm}}", rf"{RAGGED}p{{3cm}}", rf"{RAGGED}p{{7.5cm}}"]
+    names = ("argument", "value", "deployments")
     return Fragment(
-        name="tab-differences",
+        name="tab-differences" + (f"-{part}" if part > 1 else ""),
         tex=table_tex(result, specs, [row_text(["Argument", "Value", "Deployments"])], [RowGroup("", rows)]),
-        csv=csv_text(
-            [
-                {"argument": one.argument, "value": value, "deployments": who, "simulated": result.simulated}
-                for one in result.differences
-                for value, who in _who(one)
-            ]
-        ),
+        csv=csv_text([{**dict(zip(names, line, strict=True)), "simulated": result.simulated} for line in lines]),
         caption="Effective server arguments in which compared deployments differ, as the servers told them.",
         marks=frozenset(),
     )
-
-
-def _who(difference: Difference) -> list[tuple[str, str]]:
-    return [(value, ", ".join(labels)) for value, labels in difference.values]

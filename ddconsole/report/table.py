@@ -4,8 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ddconsole.report.fragment import SIMULATED_LINE, fill, header
+from ddconsole.report.latex_text import folded, latex_text
 from ddconsole.report.marks import Mark
 from ddconsole.report.result_set import CellResult, ResultSet
+
+RAGGED = r">{\raggedright\arraybackslash}"
+"""Before a `p` column: no hyphenation games in narrow columns."""
+
+LONG_NAME = 24
+"""Characters of a method's name from which its column breaks lines."""
 
 _MARK_IN_TEXT = {Mark.NOT_CERTIFIED: r"\textdagger{}"}
 
@@ -26,7 +33,7 @@ def table_tex(result: ResultSet, specs: Sequence[str], head: Sequence[str], grou
         header=header(result),
         spec=" ".join(specs),
         width=len(specs),
-        head=head,
+        head=[line for line in head if line],
         groups=groups,
         foot=foot,
     )
@@ -51,3 +58,25 @@ def raised(marks: Sequence[Mark]) -> str:
     """Marks as a superscript; empty where there are none."""
     letters = ",".join(mark.sign for mark in marks)
     return rf"\textsuperscript{{{letters}}}" if letters else ""
+
+
+def method_column(methods: Sequence[str]) -> str:
+    """The spec of a column of method names: as wide as they are, or breaking lines where one is long."""
+    return rf"{RAGGED}p{{3.4cm}}" if has_long_names(methods) else "l"
+
+
+def has_long_names(names: Sequence[str]) -> bool:
+    """Whether a name is so long that its column breaks lines."""
+    return any(len(folded(name)) > LONG_NAME for name in names)
+
+
+def method_text(method: str) -> str:
+    """A method's name for such a column."""
+    return latex_text(method, breakable=len(folded(method)) > LONG_NAME)
+
+
+def fitted_text(text: str, characters: int, width: str) -> str:
+    """`text`, in a box of `width` that breaks lines where it is longer than so many characters."""
+    if len(folded(text)) <= characters:
+        return latex_text(text)
+    return rf"\parbox[b]{{{width}}}{{\raggedright {latex_text(text, breakable=True)}}}"

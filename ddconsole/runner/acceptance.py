@@ -2,7 +2,9 @@
 
 A request's first token comes from the prefill; every decode or verify step after it yields one token that was not
 drafted. So steps = output tokens - accepted drafts - requests, which counts the steps that drafted nothing too. An
-engine's own figure that leaves those out stands beside ours as `engine_length`.
+engine's own figure that leaves those out stands beside ours as `engine_length`. The last step of a request that ends
+at its length may hold accepted drafts without the token after them: then the engine's count of steps, where it is
+higher, is the right one.
 """
 
 from collections.abc import Sequence
@@ -32,9 +34,12 @@ def cell_acceptance(
         return Acceptance(tokens, tokens, None, None, "baseline") if tokens else None
     counted = acceptance_from_counters(before, after, len(records))
     told = acceptance_of(good)
-    if told is None:
-        return counted
-    return replace(told, engine_length=counted.engine_length) if counted else told
+    if told is None or counted is None:
+        return told or counted
+    steps = told.steps
+    if steps and counted.steps and steps < counted.steps <= steps + len(records) and told.tokens == counted.tokens:
+        steps = counted.steps
+    return replace(told, steps=steps, engine_length=counted.engine_length)
 
 
 def acceptance_from_counters(before: Counters | None, after: Counters | None, requests: int) -> Acceptance | None:
@@ -45,13 +50,15 @@ def acceptance_from_counters(before: Counters | None, after: Counters | None, re
     accepted = _difference(before.accepted, after.accepted)
     drafted = _difference(before.drafted, after.drafted)
     verify_steps = _difference(before.verify_steps, after.verify_steps)
+    drafting_steps = _difference(before.drafting_steps, after.drafting_steps)
     if not tokens:
         return None
-    if accepted is not None and tokens - accepted - requests > 0:
-        own = 1 + accepted / verify_steps if verify_steps else None
-        return Acceptance(tokens, tokens - accepted - requests, drafted, accepted, "counters", engine_length=own)
     if verify_steps:
-        return Acceptance(tokens, verify_steps, drafted, None, "counters")
+        return Acceptance(tokens, verify_steps, drafted, accepted, "counters")
+    if accepted is not None and tokens - accepted - requests > 0:
+        own = 1 + accepted / drafting_steps if drafting_steps else None
+        steps = max(tokens - accepted - requests, drafting_steps or 0)
+        return Acceptance(tokens, steps, drafted, accepted, "counters", engine_length=own)
     return None
 
 
@@ -65,10 +72,10 @@ def counter_flags(records: Sequence[RequestRecord], before: Counters | None, aft
     if counted is not None and counted != told:
         flags.append(f"the engine counted {counted} output tokens over this cell, its answers told {told}")
     steps = _difference(before.verify_steps, after.verify_steps)
-    acceptance = acceptance_of(records)
-    if steps and acceptance is not None and acceptance.source == "request" and acceptance.drafted is not None:
+    if steps and acceptance_of(records) is not None:
         told_steps = sum(one.acceptance.steps or 0 for one in records if one.acceptance)
-        if told_steps < steps:
+        # An engine that tells accepted drafts only is a step short for each request that ended at its length.
+        if not told_steps <= steps <= told_steps + len(records):
             flags.append(f"the engine counted {steps} verify steps over this cell, its answers told {told_steps}")
     return tuple(flags)
 

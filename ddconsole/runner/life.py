@@ -292,6 +292,11 @@ class LaunchLife:
                 death.append(await death_cause(self._server, self._engine, watch, phase="runtime"))
                 interruption.server_died()
                 return
+            fallen = watch.fallen()
+            if fallen is not None:
+                death.append(fallen)
+                interruption.server_died()
+                return
             self._server.record()
             await asyncio.sleep(_LOOK)
 

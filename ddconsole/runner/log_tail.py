@@ -52,7 +52,7 @@ class LogTail:
         return lines
 
 
-def last_lines(path: Path, number: int, window: int = 512 * 1024) -> list[str]:
+def last_lines(path: Path, number: int, window: int = 2 * 1024 * 1024) -> list[str]:
     """The last `number` lines of a file, looking at its last `window` bytes."""
     try:
         with path.open("rb") as file:

@@ -298,7 +298,7 @@ def _failure(
         return Cause("LOAD-DIED", f"the load process died: {result.died}", do="retry", retry=Retry.AS_IS)
     failed = [record for record in records if record.outcome in (RequestOutcome.FAILED, RequestOutcome.SHORT)]
     limit = float(protocol.get("failure_limit", 0.01))
-    planned = wanted.cell.point.requests * wanted.cell.point.repetitions
+    planned = _planned(wanted.cell.point)
     if figures.succeeded == 0 or len(failed) > limit * planned:
         evidence = tuple(dict.fromkeys(f"{record.prompt}: {record.error or record.outcome}" for record in failed))[:8]
         first = failed[0].error if failed and failed[0].error else "no request was answered"
@@ -312,6 +312,12 @@ def _failure(
     if wanted.cell.point.kind == "conversation" and len(records) < planned:
         return Cause("CONVERSATION-SHORT", f"only {len(records)} of {planned} turns were sent", do="read the turns")
     return None
+
+
+def _planned(point: WorkloadPoint) -> int:
+    """Requests of a whole attempt: every stream of a conversation plays the script."""
+    streams = point.concurrency if point.kind == "conversation" else 1
+    return point.requests * point.repetitions * streams
 
 
 def _request_cause(text: str) -> str:

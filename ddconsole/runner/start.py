@@ -27,8 +27,10 @@ from ddconsole.runner.server_process import ServerProcess
 
 _PROGRESS_STEP = 0.1
 """A start's progress is written down when it grew by so much: it is for watching."""
-_TAIL = 400
-"""Lines of the log that a failure is classified from."""
+_TAIL = 8000
+"""Lines of the log that a failure is classified from: a server without its detokenizer decodes on for a minute."""
+_FATAL_GRACE = 10.0
+"""Seconds that a server gets to end by itself after it printed that it cannot go on."""
 
 
 class LaunchFailure(Exception):
@@ -60,6 +62,7 @@ class LogWatch:
         self._shown: Step | None = None
         self.fatal: LogNotice | None = None
         """The first line that a living server should not have printed."""
+        self._fatal_at = 0.0
 
     def look(self, *, starting: bool) -> None:
         """Take what came since the last look."""
@@ -80,6 +83,15 @@ class LogWatch:
                     )
                 elif isinstance(item, LogNotice) and item.fatal and self.fatal is None:
                     self.fatal = item
+                    self._fatal_at = self._clock.monotonic()
+
+    def fallen(self) -> Cause | None:
+        """Why a server that still lives is lost: it said so, and did not end in its time of grace."""
+        if self.fatal is None:
+            return None
+        if self.reader.facts.get("bind_failed") or self._clock.monotonic() - self._fatal_at > _FATAL_GRACE:
+            return self.fatal.cause
+        return None
 
     def _show(self, step: Step) -> None:
         before = self._shown
@@ -141,14 +153,12 @@ async def wait_until_ready(
             return None
         if server.exit_status is not None:
             raise LaunchFailure(await death_cause(server, engine, watch, phase="start"))
+        fallen = watch.fallen()
+        if fallen is not None:
+            raise LaunchFailure(fallen)
         if clock.monotonic() > deadline:
             raise LaunchFailure(_too_late(server, ready_timeout, why))
-        pids = listening_pids(start.port)
-        if pids:
-            ours = {one.pid for one in server.members()}
-            if not pids & ours:
-                raise LaunchFailure(_port_taken(start.port, "it answers in place of the server that was started"))
-        if pids or pids is None:
+        if _port_is_open(server, start.port):
             readiness = await _ask(engine, api, start, watch)
             if readiness.ready:
                 watch.look(starting=True)
@@ -157,6 +167,18 @@ async def wait_until_ready(
                 raise LaunchFailure(readiness.cause)
             why = readiness.why
         await asyncio.sleep(min(clock.real_seconds(0.25), 0.25))
+
+
+def _port_is_open(server: ServerProcess, port: int) -> bool:
+    """Whether our server listens; True too where the listener's owner cannot be seen.
+
+    Raises:
+        LaunchFailure: somebody else listens there.
+    """
+    pids = listening_pids(port)
+    if pids and not pids & {one.pid for one in server.members()}:
+        raise LaunchFailure(_port_taken(port, "it answers in place of the server that was started"))
+    return pids is None or bool(pids)
 
 
 async def _ask(engine: Engine, api: ServerApi, start: ServerStart, watch: LogWatch) -> Readiness:

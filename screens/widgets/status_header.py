@@ -75,7 +75,7 @@ def _parts(facts: HeaderFacts) -> list[tuple[int, list[Span]]]:
         (4, [(f"{span_of_time(gone)} gone", Role.DIM)] if gone is not None else []),
         (2, [(f"~{span_of_time(left)} left", Role.PLAIN)] if left else []),
         (3, [(f"debt: {shown(debts[0])}" + (f" +{len(debts) - 1}" if debts[1:] else ""), Role.WARN)] if debts else []),
-        (0, [(" SIMULATED ", Role.BADGE)] if facts.simulated else []),
+        (0, [(" SIMULATED ", Role.ALARM)] if facts.simulated else []),
     ]
 
 

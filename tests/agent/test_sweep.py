@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from sweeps import cells, deployment, ended, phases, submission, until
+from sweeps import cells, deployment, directory, ended, phases, submission, survivors, until
 
 from ddconsole.agent.service import Busy, Service
 from ddconsole.core import states as st
@@ -14,8 +14,6 @@ from ddconsole.core.attempt_file import attempt_from_json
 from ddconsole.core.clock import SystemClock
 from ddconsole.core.fold import RunState
 from ddconsole.core.wire import Command
-from ddconsole.runner.identity import listening_pids, members_by_folder
-from ddconsole.runner.run_directory import RunDirectory
 
 
 @pytest.fixture
@@ -32,25 +30,8 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
     await one.stop()
 
 
-def directory(service: Service, run: str = "test-run") -> RunDirectory:
-    found = service.store.directory(run)
-    assert found is not None
-    return found
-
-
 def outcomes(state: RunState) -> dict[str, st.CellPhase]:
     return {name: row.state.phase for name, row in state.cells.items()}
-
-
-def survivors(run: RunDirectory, state: RunState) -> list[object]:
-    """Processes, and listeners on ports, that a launch left."""
-    left: list[object] = []
-    for number, launch in state.launches.items():
-        folder = run.launch(number)
-        left += list(members_by_folder(folder.path, folder.server_log))
-        if launch.port is not None:
-            left += list(listening_pids(launch.port) or ())
-    return left
 
 
 def tell(service: Service, name: str, *names: str, **changes: str | None) -> str:

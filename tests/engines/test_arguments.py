@@ -1,6 +1,11 @@
 """From deployments to command lines, and what is refused on the way."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -349,3 +354,31 @@ def test_commands() -> None:
     assert SGLANG.build_command(("sglang", "serve")) is None
     assert LLAMA.build_command(("llama-server",)) is None
     assert LLAMA.default_command("/p")[1].endswith("xllamacpp_server.py")
+
+
+def test_the_build_of_a_checkout(tmp_path: Path) -> None:
+    package = tmp_path / "python" / "sglang"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('never imported')\n")
+    git = ("git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-C", str(tmp_path))
+    subprocess.run([*git, "init", "-q"], check=True)
+    command = SGLANG.build_command((sys.executable, "-m", "sglang.launch_server"))
+    assert command is not None
+
+    def build() -> dict[str, Any]:
+        env = {**os.environ, "PYTHONPATH": str(package.parent)}
+        ran = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=60, cwd=tmp_path)
+        told: dict[str, Any] = json.loads(ran.stdout)
+        return told
+
+    assert build()["commit"] is None  # not of that checkout: nothing is tracked yet
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-q", "-m", "x"], check=True)
+    clean = build()
+    assert clean["file"] == str(package / "__init__.py")
+    assert len(clean["commit"]) == 40
+    assert (clean["dirty"], clean["changes"]) == (False, None)
+    (package / "__init__.py").write_text("raise RuntimeError('patched')\n")
+    patched = build()
+    assert patched["dirty"] is True
+    assert len(patched["changes"]) == 64

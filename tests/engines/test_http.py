@@ -310,12 +310,12 @@ async def test_llama_counters_count_steps_that_drafted_nothing_too(api: Api, rec
     draft = await LLAMA.counters(api(recorded("llamacpp", "draft")))
     assert draft is not None
     assert (draft.output_tokens, draft.drafted, draft.accepted) == (700, 1136, 409)
-    assert draft.verify_steps == 700 - 409
+    assert draft.drafting_steps == 287
     assert draft.raw["llamacpp:spec_decode_num_drafts_total"] == 287
     assert (draft.prompt_tokens, draft.cached_tokens) == (29, 10)
     plain = await LLAMA.counters(api(recorded("llamacpp", "plain")))
     assert plain is not None
-    assert plain.verify_steps == plain.output_tokens
+    assert plain.drafting_steps == 0
     assert await LLAMA.counters(api({})) is None
 
 

@@ -62,8 +62,8 @@ def test_the_newer_form_of_the_arguments_and_of_the_lines(log_lines: Lines) -> N
     assert reader.facts["effective"]["speculative_num_draft_tokens"] == 5
     assert reader.facts["models"] == ["LlamaForCausalLM", "LlamaForCausalLM"]
     assert Step("load weights", 1.0) in items
-    assert decodes(items)[0].cuda_graph is False
-    assert decodes(items)[0].acceptance_length == 2.58
+    assert decodes(items)[0] == DecodeLine(None, 1, 0, 2.58, False)
+    assert decodes(items)[1].output_rate == 167.78
     notices = {item.cause.id for item in items if isinstance(item, LogNotice)}
     assert notices == {"SG-MAXREQ-48"}
 
@@ -111,8 +111,9 @@ DECODE = "[2026-11-30 03:35:33] Decode batch"
         ),
         (
             (
-                f"{DECODE}, #running-req: 4, #full token: 4300, full token usage: 0.02, mamba num: 8, mamba usage: 0.33, "
-                "accept len: 5.12, accept rate: 0.27, cuda graph: True, gen throughput (token/s): 402.12, #queue-req: 0"
+                f"{DECODE}, #running-req: 4, #full token: 4300, full token usage: 0.02, mamba num: 8, "
+                "mamba usage: 0.33, accept len: 5.12, accept rate: 0.27, cuda graph: True, "
+                "gen throughput (token/s): 402.12, #queue-req: 0"
             ),
             DecodeLine(402.12, 4, 0, 5.12, True),
         ),
@@ -132,7 +133,7 @@ DECODE = "[2026-11-30 03:35:33] Decode batch"
             DecodeLine(2.01, 1, 0, None, False),
         ),
         (
-            f"{DECODE}. #running-req: 1, #token: 30, token usage: 0.0, gen throughput (token/s): 2.01, #queue-req: 0, ",
+            f"{DECODE}. #running-req: 1, #token: 30, token usage: 0.0, gen throughput (token/s): 2.01, #queue-req: 0",
             DecodeLine(2.01, 1, 0, None, None),
         ),
     ],

@@ -205,6 +205,11 @@ def test_without_any_count_the_chunks_are_an_estimate_and_never_the_length_asked
     assert (record.output_tokens, record.token_source, record.outcome) == (50, TokenSource.ESTIMATED, RequestOutcome.OK)
 
 
+def test_a_usage_of_zero_beside_text_is_no_count() -> None:
+    record = read([(0.1, delta(content="x")), (0.2, delta("length", content="y") + usage(0) + DONE)])
+    assert (record.output_tokens, record.token_source) == (2, TokenSource.ESTIMATED)
+
+
 def test_an_estimate_below_the_length_is_short_only_if_the_engine_says_it_stopped() -> None:
     two = [(0.1, delta(content="several tokens")), (0.2, delta(content="more"))]
     assert read([*two, (0.3, delta("length") + DONE)], 9).outcome is RequestOutcome.OK

@@ -110,7 +110,7 @@ def machine() -> RecordedMachine:
             "systemctl": Ran(
                 0, "LoadState=loaded\nActiveState=inactive\nSubState=dead\nTriggeredBy=\nMainPID=0\n", "", 0
             ),
-            "/root/venv/bin/python": Ran(0, HELP, "", 4.0),
+            "/opt/serving/bin/python": Ran(0, HELP, "", 4.0),
         },
         children={
             "libraries": Ran(0, json.dumps(libraries), "", 0.1),
@@ -123,12 +123,12 @@ def machine() -> RecordedMachine:
 def facts(machine: RecordedMachine, synthetic_host: Callable[..., HostState]) -> Facts:
     return Facts(
         plan=PreflightPlan(
-            run_directory="/root/.local/state/ddconsole/runs/r1",
+            run_directory="/var/lib/ddconsole/runs/r1",
             deployments=(
                 deployment("d01", "ar", (4, 5, 6, 7)),
                 deployment("d02", "dflash", (4, 5, 6, 7)),
             ),
-            engine_command=("/root/venv/bin/python", "-m", "sglang.launch_server"),
+            engine_command=("/opt/serving/bin/python", "-m", "sglang.launch_server"),
             model=MODEL,
             draft=DRAFT,
             model_source="/data/models",

@@ -253,16 +253,16 @@ async def test_unit_on_a_gpu_that_is_not_needed_is_not_asked_for(facts: Facts, m
 
 
 async def test_read_only_disk_and_little_room(facts: Facts, machine: RecordedMachine) -> None:
-    machine.room = DiskRoom("/root", 500 << 30, 10_000, writable=False)
+    machine.room = DiskRoom("/var/lib", 500 << 30, 10_000, writable=False)
     read_only = await one(facts, "disk.space")
-    machine.room = DiskRoom("/root", 3 << 30, 10_000, writable=True)
+    machine.room = DiskRoom("/var/lib", 3 << 30, 10_000, writable=True)
     little = await one(facts, "disk.space")
-    machine.room = DiskRoom("/root", 500 << 30, 3, writable=True)
+    machine.room = DiskRoom("/var/lib", 500 << 30, 3, writable=True)
     no_inodes = await one(facts, "disk.space")
-    machine.room = DiskRoom("/root", 500 << 30, None, writable=True)
+    machine.room = DiskRoom("/var/lib", 500 << 30, None, writable=True)
     btrfs = await one(facts, "disk.space")
 
-    assert (read_only.outcome, read_only.observed) == (Outcome.FAIL, "/root cannot be written")
+    assert (read_only.outcome, read_only.observed) == (Outcome.FAIL, "/var/lib cannot be written")
     assert little.outcome is Outcome.WARN
     assert no_inodes.outcome is Outcome.FAIL
     assert btrfs.outcome is Outcome.PASS
@@ -318,7 +318,7 @@ async def test_backend_left_to_the_engine_and_other_engines(facts: Facts) -> Non
 
 async def test_engine_that_is_not_there_or_does_not_run(facts: Facts, machine: RecordedMachine) -> None:
     missing = await one(plan(facts, engine_command=("/nowhere/python", "-m", "sglang")), "engine.flags")
-    machine.programs["/root/venv/bin/python"] = Ran(1, "", "ModuleNotFoundError: No module named 'sglang'", 0.3)
+    machine.programs["/opt/serving/bin/python"] = Ran(1, "", "ModuleNotFoundError: No module named 'sglang'", 0.3)
     broken = await one(facts, "engine.flags")
 
     assert (missing.outcome, missing.about) == (Outcome.FAIL, "/nowhere/python")

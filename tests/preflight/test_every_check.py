@@ -63,7 +63,7 @@ def unreachable(facts: Facts, _: RecordedMachine, __: Synthetic) -> Facts:
 
 
 def full_disk(facts: Facts, machine: RecordedMachine, _: Synthetic) -> Facts:
-    machine.room = DiskRoom("/root", 1 << 20, 10_000, writable=True)
+    machine.room = DiskRoom("/var/lib", 1 << 20, 10_000, writable=True)
     return facts
 
 
@@ -126,7 +126,7 @@ def no_baseline(facts: Facts, _: RecordedMachine, __: Synthetic) -> Facts:
 
 FAILURES: dict[str, tuple[Change, str, str]] = {
     "host.reachable": (unreachable, "connection refused by ct200:22", "start sshd"),
-    "disk.space": (full_disk, "0.0 GiB free under /root", "make room"),
+    "disk.space": (full_disk, "0.0 GiB free under /var/lib", "make room"),
     "driver.match": (
         driver_mismatch,
         "kernel module 580.159.04, libcuda.so.1 575.57.08",
@@ -216,7 +216,7 @@ def hub_name(facts: Facts, _: RecordedMachine, __: Synthetic) -> Facts:
 
 
 def help_hangs(facts: Facts, machine: RecordedMachine, _: Synthetic) -> Facts:
-    machine.programs["/root/venv/bin/python"] = Ran(None, "", "", 90.0)
+    machine.programs["/opt/serving/bin/python"] = Ran(None, "", "", 90.0)
     return facts
 
 

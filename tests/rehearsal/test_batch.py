@@ -165,3 +165,17 @@ def test_a_frozen_scheduler_makes_nothing_and_goes_on_after() -> None:
     run(clock, batch)
     assert heard.ended_requests == [one]
     assert one.ended > 1050.0
+
+
+def test_requests_that_wait_for_a_prefill_go_into_the_next_one_together() -> None:
+    clock, _, batch = make()
+    first, second, third = (request(clock, name) for name in ("first", "second", "third"))
+    second.arrived = third.arrived = clock.time + 0.001
+    for one in (first, second, third):
+        batch.add(one)
+    alone = SPEED.prefill_seconds(20)
+    assert first.first_at - first.arrived == pytest.approx(alone + SPEED.first_token_overhead)
+    assert second.first_at == third.first_at
+    assert second.first_at - first.first_at == pytest.approx(SPEED.prefill_seconds(40))
+    run(clock, batch)
+    assert first.tokens == second.tokens == 512

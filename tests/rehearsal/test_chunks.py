@@ -68,7 +68,9 @@ def test_generate_ends_with_the_recorded_names_and_repeats_the_whole_text() -> N
     assert set(last["meta_info"]) <= set(recorded["meta_info"])
     assert set(last["meta_info"]["finish_reason"]) == set(recorded["meta_info"]["finish_reason"])
     parts = GenerateChunks("a", incremental=True)
-    told = events(parts.text(OUTPUT, 0, 1, 9, 0) + parts.text(OUTPUT, 1, 40, 9, 0) + parts.end("length", 9, 40, 0, None))
+    told = events(
+        parts.text(OUTPUT, 0, 1, 9, 0) + parts.text(OUTPUT, 1, 40, 9, 0) + parts.end("length", 9, 40, 0, None)
+    )
     assert "".join(one["text"] for one in told[:-1]) == "".join(OUTPUT.tokens)
 
 

@@ -24,7 +24,16 @@ from ddconsole.core.figures import summarise
 from ddconsole.core.fold import RunState, fold
 from ddconsole.core.journal_line import encode_line
 from ddconsole.core.records import Acceptance, RequestOutcome, RequestRecord, TokenSource
-from ddconsole.core.sweep import Cell, Deployment, Placement, Sampling, Speculative, WorkloadPoint, to_json
+from ddconsole.core.sweep import (
+    Cell,
+    Deployment,
+    EngineArgument,
+    Placement,
+    Sampling,
+    Speculative,
+    WorkloadPoint,
+    to_json,
+)
 
 BEGAN = 1_790_000_000.0
 BASE = {1: 28.4, 4: 61.0, 8: 57.5}
@@ -163,12 +172,13 @@ def attempt_file(
     tokens = summary.output_tokens
     acceptance = summary.acceptance or Acceptance(tokens, tokens, None, None, "baseline")
     llama = created.engine == "llamacpp"
-    build = {"version": "b6800"} if llama else {"version": "0.5.16", "commit": "3f1c2ab", "dialect": "A"}
+    build = {"version": "b6800"} if llama else {"version": "0.5.16", "commit": "3f1c2ab"}
     model = {"name": "SmolLM2-135M-Instruct" if llama else "Qwen3.6-27B", "config_sha256": "9b1d" * 16}
     effective: dict[str, Any] = {"max_running_requests": deployment.size, "disable_overlap": deployment.method != "ar"}
     if deployment.speculative and deployment.speculative.budget is not None:
-        budget, block = deployment.speculative.budget, deployment.speculative.block_size
-        effective["speculation"] = {"budget": budget, "block_size": block, "dialect": "A"}
+        effective["speculative_ddtree_budget"] = deployment.speculative.budget
+        if deployment.speculative.budget <= 15:  # a chain of block 16, as the build's log tells
+            effective["branches"] = False
     values: dict[str, Any] = {
         "run": created.run,
         "cell": to_json(cell),
@@ -205,7 +215,9 @@ def end_launch(sample: SampleRun, number: int) -> None:
     sample.tell(ev.LaunchStopping(number, "asked", sample.at + 20), ev.LaunchGone(number))
 
 
-def measure(sample: SampleRun, cell: Cell, deployment: Deployment, attempt: int, launch: int, round_: int, **changes: Any) -> None:
+def measure(
+    sample: SampleRun, cell: Cell, deployment: Deployment, attempt: int, launch: int, round_: int, **changes: Any
+) -> None:
     """A done attempt: its file and its events."""
     file = attempt_file(sample, cell, deployment, attempt, launch, round_, **changes)
     sample.attempts[cell.id, attempt] = file
@@ -282,7 +294,11 @@ def _measure_small(sample: SampleRun, cell: Cell, deployment: Deployment, launch
         sample.tell(
             ev.AttemptStarted(cell.id, 1, launch, 1, 0),
             ev.AttemptFailed(
-                cell.id, 1, launch, "REQUEST", "3 of 40 requests failed: slot_update: 100% of {kv_cache} in use & no_room"
+                cell.id,
+                1,
+                launch,
+                "REQUEST",
+                "3 of 40 requests failed: slot_update: 100% of {kv_cache} in use & no_room",
             ),
         )
         return
@@ -300,7 +316,7 @@ def _measure_small(sample: SampleRun, cell: Cell, deployment: Deployment, launch
 
 
 def ct200_run(launches: int = 3, parallel: Iterable[int] = (1, 4, 8)) -> SampleRun:
-    """Eight methods, simulated: lengths, concurrency and two conversations. Budgets 32 and 64 are left out above TP1."""
+    """Eight methods, simulated: lengths, concurrency, two conversations. Budgets 32 and 64 are left out above TP1."""
     sample = SampleRun()
     deployments = [
         _ct200_deployment(f"d{number:02}", method, size)
@@ -315,7 +331,12 @@ def ct200_run(launches: int = 3, parallel: Iterable[int] = (1, 4, 8)) -> SampleR
         for number, (deployment, point) in enumerate(places, start=1)
     ]
     protocol = {"launches": launches, "warmup": "auto", "flush_cache": True, "retries": 2, "failure_limit": 0.01}
-    names: Mapping[str, Any] = {"run": "20260921-ct200", "plan_name": "ddtree-ct200", "host": "ct200", "engine": "sglang"}
+    names: Mapping[str, Any] = {
+        "run": "20260921-ct200",
+        "plan_name": "ddtree-ct200",
+        "host": "ct200",
+        "engine": "sglang",
+    }
     begin(sample, deployments, cells, **names, simulated=True, protocol=protocol)
     by_id = {deployment.id: deployment for deployment in deployments}
     left_out = tuple(cell.id for cell in cells if _is_left_out(by_id[cell.deployment]))
@@ -348,7 +369,7 @@ def _ct200_deployment(name: str, method: str, parallel: int) -> Deployment:
         speculative = Speculative("ddtree", budget=budget, block_size=16)
         variables = {"budget": budget}
     gpus = {1: (7,), 4: (4, 5, 6, 7), 8: tuple(range(8))}[parallel]
-    args = {"attention-backend": "triton", "mem-fraction-static": 0.85}
+    args: dict[str, EngineArgument] = {"attention-backend": "triton", "mem-fraction-static": 0.85}
     return Deployment(name, method, parallel, 8, args, {}, Placement(gpus, "numa"), speculative, variables)
 
 

@@ -48,6 +48,8 @@ class FakeAgent:
         self.live_lines: list[bytes] = []
         self.commands: list[dict[str, Any]] = []
         self.files: dict[str, bytes] = {}
+        self.hashes: dict[str, str] = {}
+        """What is said of files instead of the truth."""
         self.logs: dict[int, bytes] = {}
         self.refuse_commands = ""
         self.beat = 0.2
@@ -109,11 +111,11 @@ class FakeAgent:
             await runner.cleanup()
             path.unlink(missing_ok=True)
 
-    async def _hello(self, request: web.Request) -> web.Response:
+    async def _hello(self, _: web.Request) -> web.Response:
         hello = Hello(self.protocol, "0.1", "fake", os.getpid(), "boot", 1.0, "fake-host", self.active, now=5000.0)
         return web.json_response({**asdict(hello), "field_of_a_later_version": 1})
 
-    async def _runs(self, request: web.Request) -> web.Response:
+    async def _runs(self, _: web.Request) -> web.Response:
         summary = RunSummary(RUN, "p", "running", "", 1.0, 2.0, {"pending": 2}, simulated=False, active=True)
         return web.json_response([asdict(summary)])
 
@@ -155,9 +157,9 @@ class FakeAgent:
     async def _file(self, request: web.Request) -> web.Response:
         return web.Response(body=self.files[request.query["path"]])
 
-    async def _files(self, request: web.Request) -> web.Response:
+    async def _files(self, _: web.Request) -> web.Response:
         found = [
-            {"path": path, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            {"path": path, "size": len(data), "sha256": self.hashes.get(path) or hashlib.sha256(data).hexdigest()}
             for path, data in self.files.items()
         ]
         return web.json_response(found)
@@ -173,7 +175,7 @@ class FakeAgent:
             request.transport.abort()
         return web.json_response(asdict(CommandAnswer(True, "taken", tuple(command["cells"]))))
 
-    async def _quit(self, request: web.Request) -> web.Response:
+    async def _quit(self, _: web.Request) -> web.Response:
         if self.active is not None:
             return web.json_response({"error": f"run {self.active} is active", "do": "wait"}, status=409)
         self.left.set()

@@ -1,14 +1,16 @@
 """A real sshd on a free port of 127.0.0.1, with keys of its own and, as root, a plain test user."""
 
 import asyncio
+import contextlib
 import os
 import pwd
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -159,25 +161,28 @@ class Sshd:
             _kill(pid, number)
 
 
-def prepared(folder: Path, *, forwarding: bool = True) -> Sshd:
-    """An sshd with keys, on a free port, not started yet."""
+@contextlib.contextmanager
+def prepared(*, forwarding: bool = True) -> Iterator[Sshd]:
+    """An sshd with keys, on a free port, not started yet; it ends with the context."""
     require_sshd()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    sshd = Sshd(folder, port, forwarding)
-    sshd.make_keys()
-    for part in (folder, *folder.parents):
-        # authorized_keys is read as the user: the way to it must be open.
-        if part.owner() == pwd.getpwuid(os.geteuid()).pw_name and part != Path("/"):
-            part.chmod(part.stat().st_mode | 0o011)
-    return sshd
+    # Not below pytest's folder: sshd reads authorized_keys as the user, who may not enter there.
+    with tempfile.TemporaryDirectory(prefix="ddconsole-sshd-") as folder:
+        Path(folder).chmod(0o711)
+        sshd = Sshd(Path(folder), port, forwarding)
+        sshd.make_keys()
+        try:
+            yield sshd
+        finally:
+            sshd.stop()
 
 
 async def until_gone(pid: int, seconds: float = 10.0) -> bool:
     """Whether a process ends in time."""
     for _ in range(int(seconds / 0.05)):
-        if not Path(f"/proc/{pid}").exists() or b"" == _command(pid):
+        if not Path(f"/proc/{pid}").exists() or _command(pid) == b"":
             return True
         await asyncio.sleep(0.05)
     return False

@@ -12,6 +12,8 @@ from ddconsole.core.sweep import Cell, Deployment, Placement, Sampling, Workload
 from ddconsole.core.wire import Submission
 from ddconsole.load.prompts import WorkloadTexts
 from ddconsole.load.task import Prompt
+from ddconsole.runner.identity import listening_pids, members_by_folder
+from ddconsole.runner.run_directory import RunDirectory
 
 TREE_SERVER = Path(__file__).with_name("tree_server.py")
 TEXTS = WorkloadTexts(
@@ -22,7 +24,7 @@ TEXTS = WorkloadTexts(
 def deployment(name: str, method: str = "ar", **flags: Any) -> Deployment:
     """One server of the tree server with extra flags."""
     args = {flag.replace("_", "-"): value for flag, value in flags.items()}
-    return Deployment(name, method, 1, size=2, args=args, env={}, placement=Placement(), context_tokens=256)
+    return Deployment(name, method, 1, size=2, args=args, env={}, placement=Placement(), context_tokens=1024)
 
 
 def point(max_tokens: int = 24, concurrency: int = 1, stall_timeout: float = 20.0) -> WorkloadPoint:
@@ -104,3 +106,21 @@ def phases(state: RunState) -> Mapping[str, Any]:
         "launches": {number: row.state for number, row in state.launches.items()},
         "notices": [one.text for one in state.warnings],
     }
+
+
+def directory(service: Service, run: str = "test-run") -> RunDirectory:
+    """The run's folder."""
+    found = service.store.directory(run)
+    assert found is not None
+    return found
+
+
+def survivors(run: RunDirectory, state: RunState) -> list[object]:
+    """Processes, and listeners on ports, that launches left."""
+    left: list[object] = []
+    for number, launch in state.launches.items():
+        folder = run.launch(number)
+        left += list(members_by_folder(folder.path, folder.server_log))
+        if launch.port is not None:
+            left += list(listening_pids(launch.port) or ())
+    return left

@@ -1,0 +1,81 @@
+"""`ddconsole` and `ddconsole attach`: the console on a run, from its agent or from disk."""
+
+import argparse
+import asyncio
+import json
+from pathlib import Path
+
+from ddconsole.commands.connection import (
+    EXPECTED,
+    agent_of,
+    fail,
+    host_of,
+    rehearsal_of,
+    require_run,
+    state_on_disk,
+)
+from ddconsole.commands.places import runs_folder
+from ddconsole.commands.staying import Stay, follow, stay_on
+from ddconsole.core import states as st
+from ddconsole.core.fold import RunState
+from ddconsole.core.wire import Submission
+from ddconsole.link.offline_feed import OfflineRunFeed
+
+
+def main(options: argparse.Namespace) -> int:
+    """Open a run: a live one through its agent, a finished one from disk."""
+    try:
+        if options.host:
+            return asyncio.run(_on_host(options))
+        folder = require_run(options.run)
+        state = state_on_disk(folder)
+        if state.phase is st.RunPhase.ENDED and state.live_launch() is None and host_of(folder, state) != "local":
+            return asyncio.run(_from_disk(options, folder))
+        return asyncio.run(_live(options, folder, state))
+    except EXPECTED as problem:
+        return fail(problem)
+
+
+def _stay(options: argparse.Namespace, folder: Path | None) -> Stay:
+    return Stay(
+        headless=getattr(options, "headless", False),
+        submission=_submission(folder) if folder else None,
+        readonly=getattr(options, "readonly", False),
+    )
+
+
+def _submission(folder: Path) -> Submission | None:
+    try:
+        data = json.loads((folder / "submission.json").read_bytes())
+        return Submission(**{name: data[name] for name in Submission.__dataclass_fields__ if name in data})
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+async def _live(options: argparse.Namespace, folder: Path, state: RunState) -> int:
+    async with agent_of(host_of(folder, state), rehearsal=rehearsal_of(folder), say=True) as client:
+        return await stay_on(client, folder.name, _stay(options, folder))
+
+
+async def _on_host(options: argparse.Namespace) -> int:
+    async with agent_of(options.host, say=True) as client:
+        found = await client.runs()
+        wanted = [one for one in found if options.run is None or one.run.startswith(options.run)]
+        if not wanted:
+            known = ", ".join(one.run for one in found) or "none"
+            return fail(ValueError(f"{options.host} has no run {options.run or ''}; there are: {known}"))
+        folder = runs_folder() / wanted[0].run
+        return await stay_on(client, wanted[0].run, _stay(options, folder if folder.is_dir() else None))
+
+
+async def _from_disk(options: argparse.Namespace, folder: Path) -> int:
+    feed = OfflineRunFeed(folder)
+    try:
+        if getattr(options, "headless", False):
+            return await follow(feed)
+        from ddconsole.commands.exporting import console_export  # noqa: PLC0415
+        from screens.app import run_console  # noqa: PLC0415
+
+        return await run_console(feed, export=console_export(folder))
+    finally:
+        await feed.close()

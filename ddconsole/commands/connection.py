@@ -1,0 +1,159 @@
+"""Reaching an agent for one verb, and naming runs and cells as people do."""
+
+import fnmatch
+import getpass
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from ddconsole.commands.places import runs_folder, state_home
+from ddconsole.core.fold import RunState, fold
+from ddconsole.core.journal_line import read_lines
+from ddconsole.core.sweep import cell_label
+from ddconsole.link.client import AgentError
+from ddconsole.link.connect import connect
+from ddconsole.link.http_client import HttpAgentClient
+
+
+class UsageProblem(Exception):
+    """What was asked for cannot be; the text says what is wrong and what to do."""
+
+
+def fail(problem: Exception) -> int:
+    """Say what is wrong in one line; the exit status."""
+    print(f"ddconsole: {problem}", file=sys.stderr)
+    return 2
+
+
+def operator() -> str:
+    """Who gives commands: user@machine."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+@asynccontextmanager
+async def agent_of(
+    host: str, *, rehearsal: Mapping[str, str] | None = None, python: str = "", say: bool = False
+) -> AsyncIterator[HttpAgentClient]:
+    """A client of a host's agent, which is started if need be.
+
+    Args:
+        host: `local`, an ssh alias, or user@host:port.
+        rehearsal: the environment of a rehearsal: it has an agent of its own, with a clock of its own.
+        python: the interpreter on the host that the plan names.
+        say: name the stages on standard error while they take their time.
+    """
+    state = state_home() / ("rehearsal" if rehearsal is not None else "local")
+    local = host == "local"
+    client = await connect(
+        host,
+        state_directory=str(state) if local else "",
+        runs=runs_folder() if local else None,
+        python=python,
+        environment=rehearsal,
+        on_stage=(lambda stage: print(f"{host}: {stage.value} …", file=sys.stderr)) if say and not local else None,
+    )
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def run_folders() -> list[Path]:
+    """Folders of this machine's runs and mirrors, newest first."""
+    folder = runs_folder()
+    if not folder.is_dir():
+        return []
+    found = [path for path in folder.iterdir() if (path / "journal.jsonl").is_file()]
+    return sorted(found, key=lambda path: (path / "journal.jsonl").stat().st_mtime, reverse=True)
+
+
+def find_run(name: str | None) -> Path | None:
+    """The folder of a run by its id or an unambiguous beginning of it; the newest without a name.
+
+    Raises:
+        UsageProblem: several runs begin like that.
+    """
+    folders = run_folders()
+    if name is None:
+        return folders[0] if folders else None
+    exact = [path for path in folders if path.name == name]
+    if exact:
+        return exact[0]
+    matching = [path for path in folders if path.name.startswith(name)]
+    if len(matching) > 1:
+        raise UsageProblem(f"run {name!r} could be {', '.join(path.name for path in matching[:5])}; write more of it")
+    return matching[0] if matching else None
+
+
+def require_run(name: str | None) -> Path:
+    """As `find_run`, but there must be one.
+
+    Raises:
+        UsageProblem: there is none.
+    """
+    found = find_run(name)
+    if found is None:
+        what = f"there is no run {name!r} here" if name else "there is no run here yet"
+        raise UsageProblem(f"{what}; ddconsole runs lists them, ddconsole demo makes one")
+    return found
+
+
+def state_on_disk(folder: Path) -> RunState:
+    """What a run's journal on this machine says.
+
+    Raises:
+        UsageProblem: it cannot be read.
+    """
+    try:
+        entries, damage = read_lines((folder / "journal.jsonl").read_bytes())
+    except OSError as problem:
+        raise UsageProblem(f"{folder}: {problem.strerror or problem}") from problem
+    if damage is not None and not damage.torn_tail:
+        print(f"ddconsole: {folder.name}: line {damage.line} of the journal is damaged", file=sys.stderr)
+    return fold(entries)
+
+
+def rehearsal_of(folder: Path) -> Mapping[str, str] | None:
+    """The environment of a rehearsed run, as it was begun; None for a real one."""
+    try:
+        data = json.loads((folder / "rehearsal.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    return {str(name): str(value) for name, value in data.items()}
+
+
+def host_of(folder: Path, state: RunState) -> str:
+    """Where a run was begun."""
+    return state.created.host if state.created else "local"
+
+
+def matching_cells(state: RunState, patterns: Sequence[str]) -> tuple[str, ...]:
+    """Ids of the cells that ids or label patterns name, in the table's order.
+
+    Raises:
+        UsageProblem: a pattern names no cell.
+    """
+    labels = {name: cell_label(row.cell, state.deployments[row.cell.deployment]) for name, row in state.cells.items()}
+    chosen: set[str] = set()
+    for pattern in patterns:
+        found = {name for name in labels if name == pattern} or {
+            name for name, label in labels.items() if fnmatch.fnmatchcase(label, pattern)
+        }
+        if not found:
+            example = next(iter(labels.values()), "")
+            raise UsageProblem(f"no cell is called {pattern!r}; a label looks like {example!r}")
+        chosen |= found
+    return tuple(name for name in state.cells if name in chosen)
+
+
+def printed(value: Any) -> None:
+    """Print JSON."""
+    print(json.dumps(value, ensure_ascii=False))
+
+
+EXPECTED = (UsageProblem, AgentError, OSError)
+"""What a verb reports in one line."""

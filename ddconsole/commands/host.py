@@ -1,0 +1,35 @@
+"""`ddconsole host`: the machine's GPUs, NUMA domains and PCIe links, as text or JSON."""
+
+import argparse
+import asyncio
+import shutil
+
+from ddconsole.commands.connection import EXPECTED, agent_of, fail, printed
+from ddconsole.core.host_state import host_state_to_json
+
+_INTERVAL = 2.0
+
+
+def main(options: argparse.Namespace) -> int:
+    """Print the host's state, once or again and again."""
+    try:
+        asyncio.run(_show(options))
+    except EXPECTED as problem:
+        return fail(problem)
+    return 0
+
+
+async def _show(options: argparse.Namespace) -> None:
+    from ddconsole.probe.host_text import host_lines  # noqa: PLC0415  # only the text form needs it
+
+    async with agent_of(options.host, say=True) as client:
+        while True:
+            state = await client.host_state()
+            if options.json:
+                printed(host_state_to_json(state))
+            else:
+                lines = host_lines(state, shutil.get_terminal_size().columns)
+                print(("\033[2J\033[H" if options.watch else "") + "\n".join(lines), flush=True)
+            if not options.watch:
+                return
+            await asyncio.sleep(_INTERVAL)

@@ -1,0 +1,85 @@
+"""`ddconsole logs`: a server's log, control characters made visible."""
+
+import argparse
+import asyncio
+import time
+from pathlib import Path
+
+from ddconsole.commands.connection import (
+    EXPECTED,
+    UsageProblem,
+    agent_of,
+    fail,
+    host_of,
+    require_run,
+    state_on_disk,
+)
+from ddconsole.core.fold import RunState
+from ddconsole.core.visible_text import last_segment, visible
+from ddconsole.core.wire import LogPiece
+
+_PIECE = 1024 * 1024
+
+
+def main(options: argparse.Namespace) -> int:
+    """Print a log, and go on printing with `--follow`."""
+    try:
+        run, launch = _which(options)
+        folder = require_run(run)
+        state = state_on_disk(folder)
+        number = launch if launch is not None else max(state.launches, default=0)
+        if number not in state.launches:
+            known = ", ".join(str(one) for one in state.launches) or "none yet"
+            raise UsageProblem(f"{folder.name} has no launch {number}; there are: {known}")
+        local = folder / "launches" / str(number) / "server.log"
+        if local.is_file() and host_of(folder, state) == "local":
+            _print_file(local, follow=options.follow)
+        else:
+            asyncio.run(_print_remote(options, folder, state, number))
+    except EXPECTED as problem:
+        return fail(problem)
+    return 0
+
+
+def _which(options: argparse.Namespace) -> tuple[str | None, int | None]:
+    """`logs 3` means launch 3 of the newest run."""
+    if options.run is not None and options.run.isdigit() and options.launch is None:
+        return None, int(options.run)
+    return options.run, options.launch
+
+
+def _show(line: str) -> None:
+    print(visible(last_segment(line)))
+
+
+def _print_file(path: Path, *, follow: bool) -> None:
+    with path.open("rb") as file:
+        while True:
+            line = file.readline()
+            if line.endswith(b"\n") or (line and not follow):
+                _show(line.rstrip(b"\n").decode(errors="replace"))
+            elif not follow:
+                return
+            else:
+                file.seek(-len(line), 1)
+                time.sleep(0.3)
+
+
+async def _print_remote(options: argparse.Namespace, folder: Path, state: RunState, launch: int) -> None:
+    async with agent_of(options.host or host_of(folder, state), say=True) as client:
+        offset = 0
+        while True:
+            data = await client.log(folder.name, launch, offset, _PIECE)
+            whole, newline, rest = data.rpartition(b"\n")
+            if not newline:
+                _show(rest.decode(errors="replace"))
+                break
+            for line in whole.split(b"\n"):
+                _show(line.decode(errors="replace"))
+            offset += len(whole) + 1
+        if not options.follow:
+            return
+        async for item in client.live(folder.name, launch, offset):
+            if isinstance(item, LogPiece):
+                for line in item.lines:
+                    _show(line)

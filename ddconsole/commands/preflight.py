@@ -1,0 +1,35 @@
+"""`ddconsole preflight`: check the host before a sweep; exit status 0, 1, 2 for pass, warn, fail."""
+
+import argparse
+import asyncio
+import shutil
+from collections.abc import Sequence
+
+from ddconsole.commands.connection import EXPECTED, agent_of, fail, printed
+from ddconsole.commands.run import read_sweep
+from ddconsole.core.plan_problem import PlanError
+from ddconsole.load.prompts import WorkloadTextError
+from ddconsole.planfile.submission import PlannedSweep, submission_of
+from ddconsole.preflight.check import Finding, finding_from_json, finding_to_json
+from ddconsole.preflight.preflight_text import exit_status, preflight_lines
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the checks on the plan's host and print what they found."""
+    try:
+        findings = asyncio.run(_findings(options, read_sweep(options.plan)))
+    except (*EXPECTED, PlanError, WorkloadTextError) as problem:
+        return fail(problem)
+    if options.json:
+        printed([finding_to_json(one) for one in findings])
+    else:
+        for line in preflight_lines(findings, shutil.get_terminal_size().columns):
+            print(line)
+    return exit_status(findings)
+
+
+async def _findings(options: argparse.Namespace, sweep: PlannedSweep) -> Sequence[Finding]:
+    host = options.host or sweep.plan.host
+    submission = submission_of(sweep, f"{sweep.plan.name}-preflight", host)
+    async with agent_of(host, python=sweep.plan.agent.python or "", say=True) as client:
+        return [finding_from_json(one) for one in await client.preflight(submission, options.tier)]

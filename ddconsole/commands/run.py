@@ -1,0 +1,137 @@
+"""`ddconsole run`, `rehearse` and `demo`: begin a sweep, and stay on it or leave."""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddconsole.commands.connection import EXPECTED, UsageProblem, agent_of, fail
+from ddconsole.commands.places import runs_folder, state_home
+from ddconsole.commands.staying import Stay, stay_on
+from ddconsole.core.plan_problem import PlanError
+from ddconsole.core.wire import Submission
+from ddconsole.engines.register import ENGINE_KINDS
+from ddconsole.engines.register import engine as engine_of
+from ddconsole.link.http_client import HttpAgentClient
+from ddconsole.load.prompts import WorkloadTextError
+from ddconsole.planfile.placeholders import resolve_placeholders
+from ddconsole.planfile.plan_file import find_plan, load_plan
+from ddconsole.planfile.submission import PlannedSweep, Rehearsal, plan_sweep, submission_of
+from ddconsole.preflight.check import Outcome, finding_from_json
+from ddconsole.preflight.preflight_text import preflight_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A sweep that is ready to be sent."""
+
+    submission: Submission
+    host: str
+    python: str
+    environment: Mapping[str, str] | None
+    """Of a rehearsal."""
+
+
+def main(options: argparse.Namespace) -> int:
+    """Begin a sweep; the exit status: 0 done, 1 some cells failed, 2 it could not begin, 3 it is paused."""
+    try:
+        sweep = read_sweep("demo" if options.verb == "demo" else options.plan)
+        begun = _begin(options, sweep)
+        return asyncio.run(_run(options, sweep, begun))
+    except (*EXPECTED, PlanError, WorkloadTextError) as problem:
+        return fail(problem)
+
+
+def read_sweep(plan: str) -> PlannedSweep:
+    """A plan by its file or name, checked and written out.
+
+    Raises:
+        PlanError: it is no possible plan.
+        WorkloadTextError: a prompt set or script cannot be used.
+    """
+    flags = {kind: engine_of(kind).owned_flags for kind in ENGINE_KINDS}
+    loaded = load_plan(find_plan(plan), flags)
+    return plan_sweep(loaded, resolve_placeholders(loaded.plan))
+
+
+def _begin(options: argparse.Namespace, sweep: PlannedSweep) -> Begun:
+    run = options.name or f"{sweep.plan.name}-{time.strftime('%m%d-%H%M%S')}"
+    python = sweep.plan.agent.python or ""
+    if options.verb != "rehearse":
+        host = options.host or sweep.plan.host
+        return Begun(submission_of(sweep, run, host), host, python, None)
+    from ddconsole.rehearsal.command import environment, prepare_state, rehearsal_command  # noqa: PLC0415
+    from ddconsole.rehearsal.faults import faults_from_json  # noqa: PLC0415
+
+    faults = _faults(options.faults)
+    state = state_home() / "rehearsal" / "hosts" / run
+    prepare_state(state, faults_from_json(faults))
+    rehearsal = Rehearsal(rehearsal_command(), options.scale, tuple(faults))
+    submission = submission_of(sweep, run, "local", rehearsal)
+    return Begun(submission, "local", python, environment(state, options.scale))
+
+
+def _faults(path: str | None) -> list[Mapping[str, object]]:
+    if path is None:
+        return []
+    try:
+        faults = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError) as problem:
+        raise UsageProblem(f"--faults {path}: {problem}") from problem
+    if not isinstance(faults, list):
+        raise UsageProblem(f"--faults {path}: expected a list of faults")
+    return faults
+
+
+async def _run(options: argparse.Namespace, sweep: PlannedSweep, begun: Begun) -> int:
+    print(plan_line(sweep), file=sys.stderr)
+    async with agent_of(begun.host, rehearsal=begun.environment, python=begun.python, say=True) as client:
+        hello = await client.hello()
+        if hello.run is not None:
+            raise UsageProblem(
+                f"run {hello.run} is active on {begun.host}; ddconsole attach {hello.run}, or stop-run it"
+            )
+        if not options.force and not await _checked(client, begun.submission):
+            return 2
+        run = await client.submit(begun.submission)
+        _remember(run, begun)
+        print(f"run {run} has begun on {begun.host}", file=sys.stderr)
+        if options.detach:
+            print(f"ddconsole attach {run}")
+            return 0
+        export = options.verb == "demo"
+        return await stay_on(client, run, Stay(options.headless, begun.submission, export_at_end=export))
+
+
+def plan_line(sweep: PlannedSweep) -> str:
+    """What a plan comes to, in one line."""
+    expansion = sweep.expansion
+    left_out = f", {len(expansion.skipped)} skipped" if expansion.skipped else ""
+    unfit = f", {len(expansion.unfit)} do not fit" if expansion.unfit else ""
+    return f"{sweep.plan.name}: {len(expansion.measured)} cells on {expansion.launches} launches{left_out}{unfit}"
+
+
+async def _checked(client: HttpAgentClient, submission: Submission) -> bool:
+    """Run the checks and show what is not well; False when something would spoil the sweep."""
+    findings = [finding_from_json(one) for one in await client.preflight(submission, "standard")]
+    trouble = [one for one in findings if one.outcome in (Outcome.FAIL, Outcome.WARN, Outcome.UNKNOWN)]
+    if trouble:
+        for line in preflight_lines(trouble):
+            print(line, file=sys.stderr)
+    failed = [one for one in findings if one.outcome is Outcome.FAIL]
+    if failed:
+        print(f"{len(failed)} checks fail: nothing was begun. Put them right, or begin with --force.", file=sys.stderr)
+    return not failed
+
+
+def _remember(run: str, begun: Begun) -> None:
+    """A rehearsal has an agent of its own: its environment is kept, so that `attach` finds it again."""
+    if begun.environment is None:
+        return
+    folder = runs_folder() / run
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "rehearsal.json").write_text(json.dumps(dict(begun.environment)))

@@ -1,0 +1,148 @@
+"""From a run to a folder of LaTeX fragments, CSV twins and a document."""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddconsole.core.fold import RunState
+from ddconsole.report.attempt_reader import AttemptLoader, attempts_in_folder, state_of_run
+from ddconsole.report.bar_figure import bar_figures
+from ddconsole.report.budget_figure import budget_figures
+from ddconsole.report.cell_fields import cells_csv, results_jsonl
+from ddconsole.report.collect import result_set
+from ddconsole.report.compile_pdf import compile_pdf
+from ddconsole.report.document import document_tex
+from ddconsole.report.fragment import Fragment
+from ddconsole.report.latex_text import lost_characters
+from ddconsole.report.listing_table import concurrency_tables, latency_tables
+from ddconsole.report.macros import macros_tex
+from ddconsole.report.main_table import main_tables
+from ddconsole.report.plain_tables import difference_tables, environment_table, exclusion_tables
+from ddconsole.report.result_set import ResultSet
+
+MANIFEST = "MANIFEST.sha256"
+_OURS = re.compile(r"([a-z0-9-]+)\.(tex|csv|jsonl)")
+_PREAMBLE = Path(__file__).parent / "templates" / "ddconsole-preamble.tex"
+
+
+class ExportFailed(Exception):
+    """Nothing usable was written. The text says what is wrong, where, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """What an export left behind."""
+
+    files: tuple[Path, ...]
+    """In the order of their names; the PDF is apart."""
+    warnings: tuple[str, ...]
+    pdf: Path | None
+    pdf_reason: str
+    """Why there is no PDF; empty where there is one."""
+
+
+RunSource = Path | tuple[RunState, AttemptLoader]
+"""A run directory, or a run's state with a loader for its attempt files."""
+
+
+def export_run(source: RunSource, to: Path, progress: Callable[[str], None], *, make_pdf: bool = True) -> ExportReport:
+    """Write all tables, figures, twins and the document of a run into `to`, and compile it where TeX is there.
+
+    The same results give the same bytes. Files of an earlier export that are not made any more are removed, if nobody
+    has changed them since.
+
+    Args:
+        source: what to export.
+        to: a folder, made if need be.
+        progress: is told what is being done, one short line at a time.
+        make_pdf: compile the document.
+
+    Raises:
+        RunUnreadable: the run directory holds no readable run.
+        ExportFailed: the folder cannot be written.
+    """
+    warnings: list[str] = []
+    if isinstance(source, Path):
+        progress("reading the journal")
+        state, damage = state_of_run(source)
+        load = attempts_in_folder(source, state)
+        warnings.extend([damage] if damage else [])
+    else:
+        state, load = source
+    progress("making the figures from the request records")
+    result = result_set(state, load)
+    progress("writing tables and figures")
+    texts = export_texts(result)
+    files = _written(to, texts)
+    warnings.extend(result.warnings)
+    warnings.extend(_lost(result))
+    if not make_pdf:
+        return ExportReport(files, tuple(warnings), None, "not asked for")
+    compiled = compile_pdf(to, progress, data_time=result.data_time)
+    return ExportReport(files, (*warnings, *compiled.warnings), compiled.pdf, compiled.reason)
+
+
+def export_texts(result: ResultSet) -> dict[str, str]:
+    """Every file of an export by its name, without the manifest. TeX files are ASCII."""
+    fragments = list(fragments_of(result))
+    texts = {f"{one.name}.tex": one.tex for one in fragments}
+    texts |= {f"{one.name}.csv": one.csv for one in fragments}
+    texts["ddconsole-preamble.tex"] = _PREAMBLE.read_text(encoding="ascii")
+    texts["results-macros.tex"] = macros_tex(result)
+    texts["main.tex"] = document_tex(result, fragments)
+    texts["results.csv"] = cells_csv(result, result.cells)
+    texts["results.jsonl"] = results_jsonl(result)
+    for name, text in texts.items():
+        assert _OURS.fullmatch(name), name
+        assert text.isascii() or not name.endswith(".tex"), name
+    return dict(sorted(texts.items()))
+
+
+def fragments_of(result: ResultSet) -> Iterator[Fragment]:
+    """The tables and figures for which there are data."""
+    yield from main_tables(result)
+    yield from bar_figures(result)
+    yield from budget_figures(result)
+    yield from concurrency_tables(result)
+    yield from latency_tables(result)
+    yield from exclusion_tables(result)
+    yield environment_table(result)
+    yield from difference_tables(result)
+
+
+def _lost(result: ResultSet) -> Sequence[str]:
+    texts = [text for cell in result.cells for text in (cell.label, *cell.reasons)]
+    lost = lost_characters([result.plan_name, result.run, result.host, *texts, *(v for _, v in result.environment)])
+    return [f"LaTeX shows these characters by their numbers: {' '.join(lost[:20])}"] if lost else []
+
+
+def _written(to: Path, texts: dict[str, str]) -> tuple[Path, ...]:
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+        _remove_earlier(to, set(texts))
+        data = {name: text.encode() for name, text in texts.items()}
+        for name, raw in data.items():
+            (to / name).write_bytes(raw)
+        manifest = "".join(f"{hashlib.sha256(raw).hexdigest()}  {name}\n" for name, raw in data.items())
+        (to / MANIFEST).write_text(manifest, encoding="ascii")
+    except OSError as problem:
+        raise ExportFailed(
+            f"{problem.filename or to}: cannot be written ({problem.strerror}); free space or name another folder"
+        ) from problem
+    return tuple(sorted(to / name for name in (*texts, MANIFEST)))
+
+
+def _remove_earlier(to: Path, wanted: set[str]) -> None:
+    """Remove what an earlier export wrote here, is not made any more, and nobody changed."""
+    manifest = to / MANIFEST
+    if not manifest.is_file():
+        return
+    for line in manifest.read_text(encoding="utf-8", errors="replace").splitlines():
+        digest, _, name = line.partition("  ")
+        path = to / name
+        if name in wanted or not _OURS.fullmatch(name) or path.is_symlink() or not path.is_file():
+            continue
+        if hashlib.sha256(path.read_bytes()).hexdigest() == digest:
+            path.unlink()

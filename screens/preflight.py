@@ -1,0 +1,116 @@
+"""Preflight: what the checks found, what stands in the way first; details one key away; one key runs them again."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from ddconsole.core.actions import Place
+from ddconsole.link.client import AgentError
+from screens.console_screen import ConsoleScreen, Doer
+from screens.keys import bindings_at
+from screens.page import PageScreen
+from screens.preflight_text import finding_line, finding_lines, ordered, summary_line
+from screens.session import Finding, Session
+from screens.spans import EMPTY, Line, Role, line, shown
+from screens.widgets.line_bar import LineBar
+from screens.widgets.lines_view import LinesView
+
+
+class PreflightScreen(ConsoleScreen):
+    """Findings with a cursor, and the one under it in words."""
+
+    CSS_PATH: ClassVar[str] = "preflight.tcss"
+    PLACE = Place.PREFLIGHT
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings_at(Place.PREFLIGHT),
+        Binding("up,k", "move(-1)", show=False),
+        Binding("down,j", "move(1)", show=False),
+    ]
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._place = 0
+        self._running = False
+        self._trouble = ""
+
+    def body(self) -> Sequence[Widget]:
+        """Summary, findings, the chosen one."""
+        return (
+            LineBar(id="summary"),
+            LinesView(can_focus=False, id="findings"),
+            LinesView(can_focus=False, id="finding"),
+        )
+
+    def on_mount(self) -> None:
+        """The first look runs the checks."""
+        super().on_mount()
+        if self.session.findings is None and self.session.preflight is not None:
+            self._run()
+
+    def doers(self) -> dict[str, Doer]:
+        """Run again, details."""
+        return {"check-again": self._run, "finding": self._details}
+
+    def _run(self) -> None:
+        if self.session.preflight is None:
+            self.tell("this console was opened without a plan: there is nothing to check", bad=True)
+        elif not self._running:
+            self._running = True
+            self._trouble = ""
+            self.run_worker(self._check(), exit_on_error=False)
+            self.show(frozenset())
+
+    async def _check(self) -> None:
+        assert self.session.preflight is not None
+        try:
+            self.session.findings = await self.session.preflight()
+            self._place = 0
+        except (AgentError, OSError) as problem:
+            self._trouble = str(problem)
+        finally:
+            self._running = False
+        self.show(frozenset())
+
+    def show(self, changed: frozenset[str]) -> None:
+        """Findings as they are."""
+        if changed and not changed & {"tick"}:
+            return
+        findings = ordered(self.session.findings or ())
+        self.query_one("#summary", LineBar).set_line(self._summary())
+        view = self.query_one("#findings", LinesView)
+        width = max(40, view.size.width - 1)
+        self._place = max(0, min(len(findings) - 1, self._place))
+        place = self._place
+        view.set_lines([finding_line(one, width, chosen=at == place) for at, one in enumerate(findings)])
+        if not view.scroll_offset.y <= place < view.scroll_offset.y + max(1, view.size.height):
+            view.scroll_to(y=max(0, place - view.size.height // 2), animate=False)
+        self.query_one("#finding", LinesView).set_lines(self._details_lines(width))
+
+    def _summary(self) -> Line:
+        if self._running:
+            return line((" checking …", Role.LIVE))
+        if self._trouble:
+            return line((f" the checks did not run: {shown(self._trouble)}", Role.BAD), ("  r", Role.KEY), " again")
+        if self.session.findings is None:
+            return line((" not checked yet: ", Role.DIM), ("r", Role.KEY), (" runs the checks", Role.DIM))
+        return summary_line(self.session.findings)
+
+    def _details_lines(self, width: int) -> list[Line]:
+        chosen = self._chosen_finding()
+        return finding_lines(chosen, width, most=2) if chosen is not None else [EMPTY]
+
+    def _chosen_finding(self) -> Finding | None:
+        findings = ordered(self.session.findings or ())
+        return findings[self._place] if self._place < len(findings) else None
+
+    def _details(self) -> None:
+        chosen = self._chosen_finding()
+        if chosen is not None:
+            self.app.push_screen(PageScreen("Finding", lambda width: finding_lines(chosen, width, most=200)))
+
+    def action_move(self, by: int) -> None:
+        """Choose another finding."""
+        self._place += by
+        self.show(frozenset())

@@ -1,0 +1,88 @@
+"""A chart drawn by plotext into text: one figure at a time, cleared before it is drawn."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import plotext
+from rich.text import Text
+from textual import events
+from textual.strip import Strip
+from textual.widget import Widget
+
+from screens.spans import Role
+from screens.widgets.roles import ROLE_CLASSES, role_style
+
+_COLORS = ("green", "cyan", "orange", "magenta", "blue", "red", "white", "gray")
+
+
+@dataclass(frozen=True)
+class ChartData:
+    """What is drawn. With `lines` points are joined over numbers; else bars stand beside labels."""
+
+    title: str
+    labels: Sequence[str] = ()
+    values: Sequence[float] = ()
+    lines: Mapping[str, Sequence[tuple[float, float]]] | None = None
+    across: str = ""
+
+
+class Chart(Widget):
+    """Shows one chart; drawn again only when its data or its size changed."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {*ROLE_CLASSES}
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  # Textual's own name
+        super().__init__(id=id)
+        self._data: ChartData | None = None
+        self._drawn: tuple[ChartData, int, int] | None = None
+        self._strips: list[Strip] = []
+
+    def set_data(self, data: ChartData | None) -> None:
+        """Show this."""
+        if data != self._data:
+            self._data = data
+            self.refresh()
+
+    def on_resize(self, _event: events.Resize) -> None:
+        """Another size, another drawing."""
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the drawing."""
+        width = self.size.width
+        strips = self._draw()
+        strip = strips[y] if y < len(strips) else Strip.blank(width)
+        return strip.adjust_cell_length(width).apply_style(self.rich_style)
+
+    def _draw(self) -> list[Strip]:
+        data, (width, height) = self._data, self.size
+        if data is None or width < 20 or height < 5:
+            text = Text("  nothing to draw yet" if data is None else "", style=role_style(self, Role.DIM))
+            return [Strip(text.render(self.app.console))]
+        if self._drawn != (data, width, height):
+            self._drawn = (data, width, height)
+            drawn = Text.from_ansi(chart_text(data, width, height))
+            self._strips = [Strip(one.render(self.app.console, end="")) for one in drawn.split()]
+        return self._strips
+
+
+def chart_text(data: ChartData, width: int, height: int) -> str:
+    """The drawing with its escape sequences, made by plotext, whose figure is one for the whole process."""
+    plotext.clear_figure()
+    try:
+        plotext.theme("clear")
+        plotext.plot_size(width, height)
+        plotext.title(data.title)
+        if data.lines is not None:
+            for number, (name, points) in enumerate(data.lines.items()):
+                across, up = [x for x, _ in points], [y for _, y in points]
+                plotext.plot(across, up, label=name, color=_COLORS[number % len(_COLORS)], marker="braille")
+            plotext.ylim(0, max((y for many in data.lines.values() for _, y in many), default=1.0) * 1.1)
+            plotext.xticks(sorted({x for many in data.lines.values() for x, _ in many}))
+            plotext.xlabel(data.across)
+        else:
+            plotext.bar(list(data.labels), list(data.values), orientation="horizontal", color="green", width=0.5)
+        return str(plotext.build())
+    finally:
+        plotext.clear_figure()

@@ -1,0 +1,63 @@
+"""A sweep on a real inference server: llama.cpp's, with the tiny model of the fixtures and its draft."""
+
+import json
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sweeps import cells, deployment, directory, ended, phases, submission, survivors, until
+
+from ddconsole.agent.service import Service
+from ddconsole.core import states as st
+from ddconsole.core.attempt_file import AttemptFile, attempt_from_json
+from ddconsole.core.clock import SystemClock
+from ddconsole.core.sweep import Cell, Deployment, Speculative
+from ddconsole.core.wire import Submission
+
+MODELS = Path(__file__).parents[1] / "fixtures" / "models"
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[Service]:
+    one = Service(tmp_path / "runs", SystemClock())
+    await one.start()
+    yield one
+    await one.stop()
+
+
+def real(deployments: list[Deployment], all_cells: list[Cell]) -> Submission:
+    order = submission(deployments, all_cells)
+    command = [sys.executable, "-m", "ddconsole.engines.xllamacpp_server"]
+    model = {"path": str(MODELS / "tinypy.gguf"), "draft": str(MODELS / "tinypy-draft.gguf"), "source": None}
+    return replace(order, engine={**order.engine, "command": command}, model=model)
+
+
+def attempt_of(service: Service, name: str) -> AttemptFile:
+    return attempt_from_json(json.loads(directory(service).attempt(name, 1).read_bytes()))
+
+
+async def test_acceptance_of_requests_equals_the_difference_of_the_engines_counters(service: Service) -> None:
+    drafting = replace(deployment("d02", "draft"), speculative=Speculative(kind="draft", draft_tokens=4))
+    service.submit(
+        real([deployment("d01"), drafting], cells("d01", 1, max_tokens=128) + cells("d02", 1, 2, max_tokens=128))
+    )
+    state = await until(service, "test-run", ended, 90)
+    assert {row.state.phase for row in state.cells.values()} == {st.CellPhase.DONE}, phases(state)
+    baseline = attempt_of(service, "c001")
+    assert baseline.figures["acceptance"]["tokens"] == baseline.figures["acceptance"]["steps"]
+    drafted = attempt_of(service, "c002")
+    told = [one.acceptance for one in drafted.requests]
+    before, after = drafted.counters["before"], drafted.counters["after"]
+    assert sum(one.accepted or 0 for one in told if one) == after["accepted"] - before["accepted"]
+    assert sum(one.drafted or 0 for one in told if one) == after["drafted"] - before["drafted"]
+    assert sum(one.output_tokens or 0 for one in drafted.requests) == after["output_tokens"] - before["output_tokens"]
+    length = drafted.figures["acceptance"]["tokens"] / drafted.figures["acceptance"]["steps"]
+    assert 1.2 < length <= 5
+    assert drafted.flags == ()
+    # Greedy decoding: speculation changes the speed and not the text.
+    assert [one.text_sha256 for one in drafted.requests] == [one.text_sha256 for one in baseline.requests]
+    assert survivors(directory(service), state) == []
