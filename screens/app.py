@@ -24,12 +24,13 @@ from ddconsole.link.client import LinkPhase
 from ddconsole.link.feed import RunFeed
 from screens.confirm import ConfirmScreen, Question
 from screens.console_screen import ConsoleScreen
-from screens.help import FindScreen, Findable, action_items
+from screens.help import Findable, FindScreen, action_items
 from screens.host import HostScreen
 from screens.logs import LogsScreen
 from screens.preflight import PreflightScreen
 from screens.results import ResultsScreen
 from screens.session import Export, Preflight, Session
+from screens.spans import shown
 from screens.state_folder import state_folder
 from screens.sweep import SweepScreen
 from screens.theme import COLOURS, THEME
@@ -46,6 +47,8 @@ class ConsoleApp(App[int]):
     ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = []
     TITLE = "ddconsole"
+    HORIZONTAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-narrow"), (110, "-medium"), (160, "-wide")]  # noqa: RUF012  # as Textual declares it
+    VERTICAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-low"), (36, "-tall")]  # noqa: RUF012  # as Textual declares it
 
     def __init__(
         self,
@@ -139,12 +142,13 @@ class ConsoleApp(App[int]):
         elif action.place is not Place.EVERYWHERE:
             self._perform_at(action)
         else:
-            {
+            doers: dict[str, Callable[[], None]] = {
                 "help": partial(self._find, cells=False),
                 "palette": partial(self._find, cells=True),
                 "reconnect": self._reconnect,
                 "quit": self._ask_to_leave,
-            }[name]()
+            }
+            doers[name]()
 
     def _perform_at(self, action: Action) -> None:
         self.switch_mode(action.place.value)
@@ -227,7 +231,7 @@ class ConsoleApp(App[int]):
         """A worker that failed is told of, and takes nothing down."""
         if event.state is WorkerState.ERROR:
             problem = event.worker.error
-            self.notify(f"{type(problem).__name__}: {problem}", severity="error", markup=False, timeout=10)
+            self.notify(shown(f"{type(problem).__name__}: {problem}"), severity="error", markup=False, timeout=10)
 
     def _handle_exception(self, error: Exception) -> None:
         """Textual's way out after a defect of ours: kept in a file, and said in one line, instead of a traceback."""

@@ -1,21 +1,16 @@
 """The cell under the cursor in words: what it is, what became of it, why, and what to do next."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from ddconsole.core import states as st
 from ddconsole.core.actions import BY_ID
-from ddconsole.core.command_cost import launch_cost, start_in_words
+from ddconsole.core.command_cost import start_in_words
 from ddconsole.core.figures import DEFINITIONS
-from ddconsole.core.fold import Attempt, CellRow, LaunchRow, RunState
-from ddconsole.core.host_state import HostState
+from ddconsole.core.fold import Attempt
 from ddconsole.core.row_text import (
     GLYPHS,
-    Baselines,
     CellFigures,
-    LiveFigures,
     acceptance_text,
     cell_figures,
     clock_time,
@@ -23,74 +18,35 @@ from ddconsole.core.row_text import (
     seconds_short,
     sparkline,
 )
-from ddconsole.core.sweep import Deployment
-from screens.hardware_text import gpu_numbers, gpus_in_words
-from screens.spans import EMPTY, PHASE_ROLES, Line, Role, Span, cut, joined, labelled, line, shown
-
-_ARGUMENTS_THAT_MATTER = (
-    "max_running_requests",
-    "mem_fraction_static",
-    "attention_backend",
-    "disable_overlap_schedule",
-    "disable_radix_cache",
-    "context_length",
-    "kv_cache_dtype",
-    "dtype",
-    "tp_size",
-    "cuda_graph_max_bs",
-)
-"""Of the server's own account of its arguments: what moves figures. Speculation is shown beside them."""
-
-
-@dataclass(frozen=True, slots=True)
-class CellFacts:
-    """All that is said about one cell."""
-
-    row: CellRow
-    state: RunState
-    baselines: Baselines
-    now: float
-    live: LiveFigures
-    host: HostState | None
-    age: float | None
-    """Seconds since anything was heard, when the link is not up."""
-    left: float | None = None
-
-    @property
-    def deployment(self) -> Deployment:
-        """What its server is started with."""
-        return self.state.deployments[self.row.cell.deployment]
-
-    @property
-    def launch(self) -> LaunchRow | None:
-        """The launch it runs on, ran on last, or was blocked by; else the live one of its deployment."""
-        if isinstance(self.row.state, st.Blocked):
-            return self.state.launches.get(self.row.state.launch)
-        latest = self.row.latest()
-        if latest is not None:
-            return self.state.launches.get(latest.launch)
-        live = self.state.live_launch()
-        return live if live is not None and live.deployment == self.row.cell.deployment else None
+from screens.cell_facts import CellFacts
+from screens.server_text import arguments_lines, deployment_lines, launch_lines, where_lines
+from screens.spans import EMPTY, PHASE_ROLES, Line, Role, Span, cut, fitted, joined, labelled, line, shown
 
 
 def short_lines(facts: CellFacts, width: int, height: int) -> list[Line]:
     """The cell in `height` lines: what matters most, and always which key comes next."""
-    body = _problem(facts, width, most=1 if height < 7 else 2)
-    if not body:
-        body = [*_progress(facts, width), *_where(facts, width), *_arguments(facts, width)[:1]]
+    problem = _problem(facts, width, most=2)
+    if problem is not None:
+        room = height - 2 - len(problem.cause) - len(problem.remedy)
+        body = [*problem.cause, *problem.log[: max(0, room)], *problem.remedy]
+    else:
+        body = [*_progress(facts, width), *where_lines(facts, width), *arguments_lines(facts, width)[:1]]
     lines = [_title(facts, width), *body[: height - 2], _next(facts)]
+    if len(lines) + 2 <= height:
+        more = [*deployment_lines(facts, width), *_workload(facts, width)]
+        lines += [EMPTY, _heading("attempts"), *_attempts(facts, width), EMPTY, *more]
     return lines[:height]
 
 
 def long_lines(facts: CellFacts, width: int) -> list[Line]:
     """Everything about the cell."""
-    lines = [_title(facts, width), EMPTY]
+    lines = [*_long_title(facts, width), EMPTY]
     problem = _problem(facts, width, most=8)
-    if problem:
-        lines += [*problem, EMPTY]
+    if problem is not None:
+        lines += [*problem.cause, *problem.log, *problem.remedy, EMPTY]
     lines += [_next(facts), EMPTY, *_progress(facts, width), *_figures(facts, width)]
-    lines += [EMPTY, _heading("deployment"), *_deployment(facts, width), *_where(facts, width)]
-    lines += [*_launch(facts, width), *_arguments(facts, width)]
+    lines += [EMPTY, _heading("deployment"), *deployment_lines(facts, width), *where_lines(facts, width)]
+    lines += [*launch_lines(facts, width), *arguments_lines(facts, width)]
     lines += [EMPTY, _heading("workload"), *_workload(facts, width)]
     return [*lines, EMPTY, _heading("attempts"), *_attempts(facts, width)]
 
@@ -106,6 +62,12 @@ def definition_lines(width: int) -> list[Line]:
 
 def _heading(text: str) -> Line:
     return line((f" {text}", Role.ACCENT))
+
+
+def _long_title(facts: CellFacts, width: int) -> list[Line]:
+    """The title, on two lines where one is too narrow to say which cell it is."""
+    title, whole = _title(facts, width), _title(facts, 1000)
+    return [title] if len(title) == len(whole) else [title, line("   ", *whole[len(title) + 1 :])]
 
 
 def _title(facts: CellFacts, width: int) -> Line:
@@ -126,33 +88,49 @@ def _title(facts: CellFacts, width: int) -> Line:
     return joined(spans)
 
 
-def _problem(facts: CellFacts, width: int, most: int) -> list[Line]:
-    """Why there are no figures: cause, evidence, what to do."""
-    state = facts.row.state
-    match state:
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """Why there are no figures."""
+
+    cause: list[Line]
+    log: list[Line]
+    remedy: list[Line]
+
+
+def _problem(facts: CellFacts, width: int, most: int) -> _Problem | None:
+    """Cause, evidence and what to do, each on at most `most` lines; None where nothing is wrong."""
+    match facts.row.state:
         case st.Failed(cause=cause) | st.Blocked(cause=cause):
-            evidence = cause.evidence[:1] if most == 1 else cause.evidence[:6]
-            lines = labelled("cause", cause.text, Role.BAD, width=width, most=max(2, most))
-            if isinstance(state, st.Blocked) and most > 1:
-                lines += labelled("", "its launch failed; the cause repeats, so this cell was not tried", width=width)
-            for number, one in enumerate(evidence):
-                lines += labelled("" if number else "log", one, Role.DIM, width=width, most=most)
-            return lines + labelled("do", cause.do or _retry_in_words(cause), width=width, most=most)
+            return _failure(facts, cause, width, most)
         case st.Unfit(because=because):
-            lines = labelled("cause", because, Role.WARN, width=width, most=max(2, most))
-            return lines + labelled("do", "lower budget, context or concurrency; R tries it all the same", width=width)
-        case st.Interrupted(why=why):
-            return labelled("cause", why, Role.WARN, width=width, most=max(2, most)) + labelled(
-                "do", "nothing is wrong with the cell: measure it again", width=width
+            return _Problem(
+                labelled("cause", because, Role.WARN, width=width, most=most),
+                [],
+                labelled("do", "lower budget, context or concurrency; R tries it all the same", width=width),
             )
+        case st.Interrupted(why=why):
+            remedy = labelled("do", "nothing is wrong with the cell: measure it again", width=width)
+            return _Problem(labelled("cause", why, Role.WARN, width=width, most=most), [], remedy)
         case st.Stopped(by=by):
-            return labelled("cause", f"stopped by {by}; what was measured is kept, and counts for nothing", width=width)
+            text = f"stopped by {by}; what was measured is kept, and counts for nothing"
+            return _Problem(labelled("cause", text, width=width), [], [])
         case st.Skipped(by=by, because=because):
-            return labelled("cause", f"left out by {by}: {because}", width=width, most=max(2, most))
+            return _Problem(labelled("cause", f"left out by {by}: {because}", width=width, most=most), [], [])
         case st.Pruned(because=because):
-            return labelled("cause", because, width=width, most=max(2, most))
+            return _Problem(labelled("cause", because, width=width, most=most), [], [])
         case _:
-            return []
+            return None
+
+
+def _failure(facts: CellFacts, cause: st.Cause, width: int, most: int) -> _Problem:
+    lines = labelled("cause", cause.text, Role.BAD, width=width, most=most)
+    if isinstance(facts.row.state, st.Blocked) and most > 2:
+        text = f"launch {facts.row.state.launch} of its server failed, and would again: this cell was not tried"
+        lines += labelled("", text, width=width)
+    log: list[Line] = []
+    for number, one in enumerate(cause.evidence[:6]):
+        log += labelled("" if number else "log", one, Role.DIM, width=width, most=most - 1)
+    return _Problem(lines, log, labelled("do", cause.do or _retry_in_words(cause), width=width, most=most))
 
 
 def _retry_in_words(cause: st.Cause) -> str:
@@ -198,7 +176,7 @@ def _progress(facts: CellFacts, width: int) -> list[Line]:
     figures = cell_figures(facts.row)
     if figures is None:
         return []
-    lines = [joined([(" figures", Role.DIM), *_headline(facts, figures)])]
+    lines = [fitted([(" figure", Role.DIM), *_headline(facts, figures)], width)]
     flags = [flag for attempt in facts.row.done_attempts() for flag in attempt.flags]
     if flags:
         lines += labelled("flagged", "; ".join(flags), Role.WARN, width=width)
@@ -225,10 +203,10 @@ def _running(facts: CellFacts, running: st.Running, width: int) -> list[Line]:
     live = facts.live
     role = Role.LIVE if live.current else Role.DIM
     progress = live.progress
-    spans: list[Span] = [(" now    ", Role.DIM)]
+    spans: list[Span] = [(" now   ", Role.DIM)]
     if progress is not None and progress.output_rate is not None:
         spans.append((f"{progress.output_rate:.1f} tok/s", role))
-        spans.append((sparkline(live.rates, max(8, min(40, width - 62))), role))
+        spans.append((sparkline(live.rates, max(8, min(40, width - 72))), role))
     if progress is not None:
         failed = f", {progress.requests_failed} failed" if progress.requests_failed else ""
         spans.append((f"{progress.requests_done}/{progress.requests_planned} requests{failed}", Role.PLAIN))
@@ -236,7 +214,7 @@ def _running(facts: CellFacts, running: st.Running, width: int) -> list[Line]:
         spans.append((f"accept {live.acceptance:.2f}", Role.PLAIN))
     left = "" if facts.left is None else f", ~{clock_time(max(0.0, facts.left - (facts.now - running.since)))} left"
     spans.append((f"{gone} gone{left}", Role.DIM))
-    lines = [joined(spans)]
+    lines = [fitted(spans, width)]
     if facts.age is not None:
         lines += labelled("unknown", f"not heard for {facts.age:.0f} s: these are the last known values", Role.WARN)
     if facts.row.stop_requested:
@@ -260,7 +238,9 @@ def _pending(facts: CellFacts, width: int) -> list[Line]:
         when = f"with the next launch of {facts.deployment.label}; {start_in_words(state, facts.deployment)}"
     lines += labelled("when", when, width=width, most=2)
     if facts.left is not None:
-        lines += labelled("takes", f"about {clock_time(facts.left)}, by what was measured so far", Role.DIM, width=width)
+        lines += labelled(
+            "takes", f"about {clock_time(facts.left)}, by what was measured so far", Role.DIM, width=width
+        )
     return lines
 
 
@@ -280,74 +260,6 @@ def _figures(facts: CellFacts, width: int) -> list[Line]:
     return [one for name, text in rows if text for one in labelled(name, text, width=width)]
 
 
-def _deployment(facts: CellFacts, width: int) -> list[Line]:
-    deployment = facts.deployment
-    text = f"{deployment.label}, sized for {deployment.size} requests ({deployment.id})"
-    lines = labelled("server", text, width=width)
-    flags = " ".join(_flag(name, value) for name, value in deployment.args.items() if value is not False)
-    return lines + labelled("flags", flags or "none of the plan", Role.PLAIN, width=width, most=4)
-
-
-def _flag(name: str, value: object) -> str:
-    if value is True:
-        return f"--{name}"
-    if isinstance(value, tuple):
-        return f"--{name} {' '.join(map(str, value))}"
-    return f"--{name} {value}"
-
-
-def _where(facts: CellFacts, width: int) -> list[Line]:
-    placement = facts.deployment.placement
-    if not placement.gpus:
-        return labelled("where", "no GPU: on the CPUs", width=width)
-    spans: list[Span] = [(" where  ", Role.DIM), (gpu_numbers(placement.gpus, facts.host), Role.PLAIN)]
-    if placement.bind == "numa":
-        spans.append(("bound to its node", Role.DIM))
-    launch = facts.launch
-    if launch is not None and launch.port is not None:
-        spans.append((f"port {launch.port}", Role.DIM))
-    if isinstance(facts.row.state, st.Running) and facts.host is not None:
-        spans += gpus_in_words(placement.gpus, facts.host, stale=facts.age is not None)
-    return [joined(spans)]
-
-
-def _launch(facts: CellFacts, width: int) -> list[Line]:
-    launch = facts.launch
-    if launch is None:
-        costs = launch_cost(facts.state, facts.deployment)
-        return labelled("launch", "none yet" + (f"; {costs[0]}" if costs else ""), Role.DIM, width=width)
-    parts = [f"launch {launch.number} {launch.state.phase}"]
-    if launch.start_seconds is not None:
-        parts.append(f"started in {clock_time(launch.start_seconds)}")
-    if launch.pid is not None:
-        parts.append(f"pid {launch.pid}")
-    version = launch.build.get("version")
-    if version:
-        parts.append(f"version {version}")
-    return labelled("launch", ", ".join(parts), width=width)
-
-
-def _arguments(facts: CellFacts, width: int) -> list[Line]:
-    """What the server says it runs with, and where that is not what was asked."""
-    launch = facts.launch
-    if launch is None or not launch.effective:
-        return []
-    effective = launch.effective
-    names = [name for name in effective if name in _ARGUMENTS_THAT_MATTER or name.startswith("speculative")]
-    known = [f"{name.replace('_', '-')} {effective[name]}" for name in names if effective[name] not in (None, False)]
-    lines = labelled("runs", ", ".join(known), Role.DIM, width=width, most=4) if known else []
-    return _differences(facts.deployment.args, effective, width) + lines
-
-
-def _differences(asked: Mapping[str, Any], effective: Mapping[str, Any], width: int) -> list[Line]:
-    found = []
-    for name, value in asked.items():
-        told = effective.get(name.replace("-", "_"))
-        if told is not None and not isinstance(value, tuple) and str(told).lower() != str(value).lower():
-            found.append(f"--{name} {value} was asked, {told} is in effect")
-    return labelled("differs", "; ".join(found), Role.WARN, width=width) if found else []
-
-
 def _workload(facts: CellFacts, width: int) -> list[Line]:
     point, sampling = facts.row.cell.point, facts.row.cell.point.sampling
     asked = (
@@ -359,7 +271,7 @@ def _workload(facts: CellFacts, width: int) -> list[Line]:
     told += ["length fixed (ignore-eos)" if sampling.ignore_eos else "length NOT fixed"]
     limits = f"{point.request_timeout:g} s a request, {point.stall_timeout:g} s without a token"
     lines = labelled("asks", asked, width=width)
-    lines += labelled("sampling", ", ".join(one for one in told if one), width=width)
+    lines += labelled("sample", ", ".join(one for one in told if one), width=width)
     lines += labelled("limits", limits, width=width)
     rounds = facts.row.cell.rounds
     return lines + (labelled("rounds", f"{rounds}, each on a launch of its own", width=width) if rounds > 1 else [])
@@ -378,6 +290,8 @@ def _attempt(facts: CellFacts, attempt: Attempt, width: int) -> list[Line]:
     result = f"{rate:.1f} tok/s" if isinstance(rate, int | float) else ""
     old = "" if attempt.revision == facts.row.cell.revision else "before the edit"
     why = shown(attempt.cause.text) if attempt.cause else (f"by {shown(attempt.by)}" if attempt.by else "")
-    head = f" {attempt.number}  {GLYPHS[attempt.outcome]} {attempt.outcome:<11} launch {attempt.launch}  {began}  {took}"
+    head = (
+        f" {attempt.number}  {GLYPHS[attempt.outcome]} {attempt.outcome:<11} launch {attempt.launch}  {began}  {took}"
+    )
     tail = "  ".join(one for one in (result, old, why) if one)
     return [line((head, PHASE_ROLES[attempt.outcome]), ("  " + cut(tail, max(0, width - len(head) - 3)), Role.PLAIN))]

@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.screen import Screen
 from textual.widget import Widget
+from textual.worker import Worker, WorkerState
 
 from ddconsole.core import states as st
 from ddconsole.core.actions import BY_ID, Place, actions_at, hints
@@ -26,8 +27,6 @@ Doer = Callable[[], None]
 class ConsoleScreen(Screen[None]):
     """A screen over one run. Subclasses give `body`, `doers` and `show`."""
 
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (110, "-medium"), (160, "-wide")]
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-low"), (36, "-tall")]
     PLACE: ClassVar[Place]
 
     def __init__(self, session: Session) -> None:
@@ -121,6 +120,12 @@ class ConsoleScreen(Screen[None]):
         handler = getattr(self.app, "perform", None)
         if handler is not None and BY_ID[name].place is not self.PLACE:
             handler(name)
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """A worker of this screen that failed is told of, and takes nothing down."""
+        if event.state is WorkerState.ERROR:
+            problem = event.worker.error
+            self.tell(f"this did not work: {type(problem).__name__}: {problem}", bad=True)
 
     def tell(self, text: str, *, bad: bool = False) -> None:
         """A message that goes by itself. Its text is shown as it is."""

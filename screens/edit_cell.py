@@ -12,7 +12,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Label
 
 from ddconsole.core.command_cost import launch_cost
-from ddconsole.core.editing import FLAG, EditProblem, edit_cell, editable_fields, flag_value
+from ddconsole.core.editing import EDITABLE_FIELDS, FLAG, EditProblem, edit_cell, editable_fields, flag_value
 from ddconsole.core.sweep import Deployment, EngineArgument, cell_label
 from screens.session import Session
 from screens.spans import Line, Role, joined, labelled, line, shown
@@ -43,7 +43,7 @@ class EditCellScreen(ModalScreen[Changes | None]):
         self._cell = row.cell
         self._deployment: Deployment = session.feed.state.deployments[row.cell.deployment]
         self._fields = {one.name: one.show(row.cell.point) for one in editable_fields(row.cell.point)}
-        self._flags = {name: flag_text(value) for name, value in self._deployment.args.items()}
+        self._flags = {name: shown(flag_text(value)) for name, value in self._deployment.args.items()}
         self.problem: EditProblem | None = None
 
     def compose(self) -> ComposeResult:
@@ -57,6 +57,7 @@ class EditCellScreen(ModalScreen[Changes | None]):
                 with Vertical(id="edit-server"):
                     yield Label(f"what it is started with ({_REMOVED} removes)", classes="heading", markup=False)
                     yield from self._server_rows()
+            yield LineBar(id="edit-help")
             yield LinesView(can_focus=False, id="verdict")
             yield LineBar(id="edit-keys")
 
@@ -91,7 +92,9 @@ class EditCellScreen(ModalScreen[Changes | None]):
         )
         keys = (("ctrl+s", "save"), ("tab ↓ ↑", "field"), ("esc", "cancel"))
         self.query_one("#edit-keys", LineBar).set_line(
-            joined([(" ", Role.PLAIN)] + [one for key, text in keys for one in ((key, Role.KEY), (text, Role.DIM))], " ")
+            joined(
+                [(" ", Role.PLAIN)] + [one for key, text in keys for one in ((key, Role.KEY), (text, Role.DIM))], " "
+            )
         )
         self.query(Input).first().focus()
         self.call_after_refresh(self._judge)
@@ -99,6 +102,17 @@ class EditCellScreen(ModalScreen[Changes | None]):
     @on(Input.Changed)
     def _typed(self) -> None:
         self._judge()
+
+    def on_descendant_focus(self) -> None:
+        """Say what the field means."""
+        name = (self.focused.id or "") if self.focused is not None else ""
+        field = EDITABLE_FIELDS.get(name.removeprefix("field-"))
+        text = (
+            field.help
+            if field is not None
+            else f"true: a bare flag, false: left out, [1, 2]: several, {_REMOVED}: removed"
+        )
+        self.query_one("#edit-help", LineBar).set_line(line((f" {text}", Role.DIM)))
 
     @on(Input.Submitted)
     def _next_field(self) -> None:
@@ -158,7 +172,9 @@ class EditCellScreen(ModalScreen[Changes | None]):
             point, wanted = edit_cell(row.cell, deployment, changes)
             if row.cell.id != self._cell.id:
                 continue
-            lines = self._change_in_words(cell_label(row.cell.edited(point, wanted.id), wanted), deployment, wanted, width)
+            lines = self._change_in_words(
+                cell_label(row.cell.edited(point, wanted.id), wanted), deployment, wanted, width
+            )
         again = "its attempts so far do not count any more" if self._has_attempts() else ""
         return lines + (labelled("", again, Role.WARN, width=width, most=1) if again else [])
 

@@ -72,11 +72,12 @@ def share(part: Reading[int] | Reading[float], whole: Reading[int] | Reading[flo
     return max(0.0, min(1.0, part.value / whole.value))
 
 
-def bar(portion: float | None, width: int) -> str:
-    """A bar of `width` cells, in eighths; blank dots where nothing is known."""
+def bar(portion: float | None, width: int, role: Role) -> list[Span]:
+    """A bar of `width` cells, in eighths, its rest dim; dots where nothing is known."""
     if portion is None:
-        return "·" * width
+        return [("·" * width, Role.DIM)]
     eighths = round(portion * width * 8)
     full, rest = divmod(eighths, 8)
     part = " ▏▎▍▌▋▊▉"[rest] if full < width else ""
-    return ("█" * full + part.strip(" ")).ljust(width, "─")[:width]
+    filled = "█" * full + part.strip(" ")
+    return [(filled, role), ("─" * (width - len(filled)), Role.DIM)]

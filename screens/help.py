@@ -43,9 +43,7 @@ def action_items(here: Place) -> list[Findable]:
 def matching(items: Sequence[Findable], wanted: str) -> list[Findable]:
     """Items that have all words somewhere, those whose name begins with the first word in front."""
     words = wanted.lower().split()
-    found = [
-        item for item in items if all(word in f"{item.name} {item.text} {item.note}".lower() for word in words)
-    ]
+    found = [item for item in items if all(word in f"{item.name} {item.text} {item.note}".lower() for word in words)]
     if words:
         found.sort(key=lambda item: not item.name.lower().removeprefix("cell ").startswith(words[0]))
     return found
@@ -76,6 +74,7 @@ class FindScreen(ModalScreen[Findable | None]):
             yield LineBar(id="find-title")
             yield Input(placeholder="type to search", id="wanted", compact=True)
             yield LinesView(can_focus=False, id="found")
+            yield LineBar(id="find-about")
             yield LineBar(id="find-keys")
 
     def on_mount(self) -> None:
@@ -113,29 +112,35 @@ class FindScreen(ModalScreen[Findable | None]):
 
     def _show(self) -> None:
         view = self.query_one("#found", LinesView)
-        width = max(30, view.size.width - 1)
+        width = max(30, view.inner_width - 1)
         lines = [found_line(item, width, chosen=number == self._place) for number, item in enumerate(self._found)]
+        chosen = self._found[self._place] if self._found else None
+        about = f" {chosen.keys or chosen.name}  {shown(chosen.text)}" if chosen is not None else ""
+        self.query_one("#find-about", LineBar).set_line(line((about, Role.PLAIN)))
         view.set_lines(lines or [line((" nothing is called that", Role.DIM))])
         height = max(1, view.size.height)
         top = view.scroll_offset.y
         if not top <= self._place < top + height:
-            view.scroll_to(y=max(0, self._place - height // 2), animate=False)
+            view.scroll_to(y=max(0, self._place - height // 2), animate=False, force=True)
 
 
 def found_line(item: Findable, width: int, *, chosen: bool) -> Line:
-    """Key, name and what it does."""
-    bar = "▌" if chosen else " "
-    keys = item.keys or item.note
+    """Key, name and what it does; where it works, if there is room."""
     role = Role.WARN if item.danger is Danger.DESTROY else Role.KEY
-    name = item.name if item.keys else item.name.removeprefix("cell ")
-    body = f"{name:<17}"
-    place = item.note if item.keys else ""
-    room = width - 2 - 16 - len(body) - len(place) - 2
-    text = cut(shown(item.text), room)
+    if item.action is None:
+        return line(
+            ("▌" if chosen else " ", Role.ACCENT),
+            (f"{item.name:<12} ", Role.KEY),
+            (f"{item.note:<12} ", Role.DIM),
+            (cut(shown(item.text), width - 28), Role.STRONG if chosen else Role.PLAIN),
+        )
+    keys = " ".join(item.keys.split(" ")[:2])
+    place = f"  {item.note}" if width >= 90 else ""
+    room = max(0, width - 31 - len(place))
     return line(
-        (f"{bar}", Role.ACCENT),
-        (f"{cut(keys, 14):>15} ", role),
-        (body, Role.STRONG if chosen else Role.PLAIN),
-        (text.ljust(max(0, room)), Role.PLAIN if chosen else Role.DIM),
-        (f"  {place}", Role.DIM),
+        ("▌" if chosen else " ", Role.ACCENT),
+        (f"{keys:>9} ", role),
+        (f"{item.name:<17} ", Role.STRONG if chosen else Role.PLAIN),
+        (cut(shown(item.text), room).ljust(room), Role.PLAIN if chosen else Role.DIM),
+        (place, Role.DIM),
     )

@@ -44,4 +44,4 @@ class HostScreen(ConsoleScreen):
         feed = self.session.feed
         view = self.query_one("#machine", LinesView)
         facts = HostFacts(feed.host, feed.host_state, feed.host_history, feed.state, feed.now())
-        view.set_lines(host_lines(facts, (max(60, view.size.width - 1), view.size.height), self._section))
+        view.set_lines(host_lines(facts, (max(60, view.inner_width - 1), view.size.height), self._section))

@@ -7,7 +7,7 @@ from ddconsole.core import states as st
 from ddconsole.core.fold import RunState
 from ddconsole.core.host_state import GpuState, HostState, NumaNode
 from screens.hardware_text import bar, number, number_ranges, share, throttling
-from screens.spans import EMPTY, Line, Role, Span, cut, joined, line, shown
+from screens.spans import EMPTY, Line, Role, Span, cut, fitted, joined, line, shown
 from screens.widgets.status_header import age_in_words
 from screens.widgets.time_series import graph
 
@@ -60,15 +60,15 @@ def _head(facts: HostFacts, machine: HostState, width: int) -> list[Line]:
     if facts.old:
         first.append((f"no answer for {age_in_words(facts.age)}: values are old", Role.BAD))
     driver = machine.driver
-    first.append((f"driver {shown(driver.value)}" if driver.known else f"no driver: {shown(driver.unavailable)}", _d(facts)))
+    first.append(
+        (f"driver {shown(driver.value)}" if driver.known else f"no driver: {shown(driver.unavailable)}", _d(facts))
+    )
     if machine.cuda_driver.known:
         first.append((f"CUDA {shown(machine.cuda_driver.value)}", Role.DIM))
     cpus = f"CPU {number(machine.cpu_percent, ' %')} of {number(machine.cpu_count)}"
     load = machine.load.value
     first += [(cpus, _d(facts)), (f"load {load[0]:.1f}" if load else "", Role.DIM)]
-    while len(first) > 2 and sum(len(text) + 2 for text, _ in first) > width:
-        first.pop()
-    return [joined(first), _memory(facts, machine, width)]
+    return [fitted(first, width), _memory(facts, machine, width)]
 
 
 def _memory(facts: HostFacts, machine: HostState, width: int) -> Line:
@@ -79,14 +79,14 @@ def _memory(facts: HostFacts, machine: HostState, width: int) -> Line:
     told = "n/a" if used is None else f"{used / GIB:,.0f} of {number(total, ' GiB', scale=GIB)}"
     spans: list[Span] = [
         (" memory", Role.DIM),
-        (bar(portion, size), Role.ACCENT if not facts.old else Role.DIM),
         (told, _d(facts)),
         (f"shm free {number(machine.shm_free, ' GiB', scale=GIB)}", Role.DIM),
     ]
-    spans += [(f"{cut(shown(one.path), 20)} free {number(one.free, ' GiB', scale=GIB)}", Role.DIM) for one in machine.disks]
-    while len(spans) > 3 and sum(len(text) + 2 for text, _ in spans) > width:
-        spans.pop()
-    return joined(spans)
+    spans += [
+        (f"{cut(shown(one.path), 20)} free {number(one.free, ' GiB', scale=GIB)}", Role.DIM) for one in machine.disks
+    ]
+    head = (*bar(portion, size, Role.DIM if facts.old else Role.ACCENT), ("  ", Role.PLAIN))
+    return (*joined([spans[0], (" ", Role.PLAIN)], ""), *head, *fitted(spans[1:], width - size - 12))
 
 
 def _d(facts: HostFacts) -> Role:
@@ -133,12 +133,11 @@ def _node_title(node: NumaNode, width: int) -> Line:
     portion = used / total.value if used is not None and total.value else None
     memory = "n/a" if used is None else f"{used / GIB:,.0f} of {number(total, ' GiB', scale=GIB)}"
     cpus = shown(node.cpus.value) if node.cpus.known else "n/a"
-    return joined(
-        [
-            (f" NUMA {node.index}", Role.STRONG),
-            (f"CPUs {cut(cpus, max(12, width - 52))}", Role.PLAIN),
-            (f"memory {bar(portion, 8)} {memory} ", Role.PLAIN),
-        ]
+    return (
+        (f" NUMA {node.index}  ", Role.STRONG),
+        (f"CPUs {cut(cpus, max(12, width - 52))}  memory ", Role.PLAIN),
+        *bar(portion, 8, Role.ACCENT),
+        (f" {memory} ", Role.PLAIN),
     )
 
 
@@ -163,31 +162,26 @@ def _gpu(facts: HostFacts, gpu: GpuState, users: Mapping[int, str], width: int) 
     """One GPU on one line: utilisation, memory, power, temperature, clock, link, and who is on it."""
     old = facts.old
     wide = width >= 106
-    size = max(4, min(16, (width - (84 if wide else 62)) // 3))
+    size = max(4, min(16, (width - 96) // 3 if wide else (width - 65) // 2))
     user = users.get(gpu.index, "")
+    user = user if wide else cut(user, max(0, width - 56 - 2 * size))
     memory = f"{number(gpu.memory_used, '', scale=GIB, digits=1)}/{number(gpu.memory_total, ' GiB', scale=GIB)}"
     power = f"{number(gpu.power)}/{number(gpu.power_limit, ' W')}"
-    spans: list[Span] = [
-        (f"{gpu.index:>2}", Role.DIM if old else Role.STRONG),
-        _bar(share_of_hundred(gpu), size, Role.LIVE, old=old),
-        (f"{number(gpu.utilisation, ' %'):>5}", _d(facts)),
-        _bar(share(gpu.memory_used, gpu.memory_total), size, Role.ACCENT, old=old),
-        (f"{memory:>12}", _d(facts)),
-        _bar(share(gpu.power, gpu.power_limit), size, Role.WARN, old=old),
-        (f"{power:>9}", _d(facts)),
-        (f"{number(gpu.temperature):>3} °C", _temperature_role(gpu, old=old)),
-        link_span(gpu, old=old),
-    ]
+    gap: Span = (" ", Role.PLAIN)
+    live, held = (Role.DIM, Role.DIM) if old else (Role.LIVE, Role.ACCENT)
+    spans: list[Span] = [(f"{gpu.index:>2} ", Role.DIM if old else Role.STRONG)]
+    spans += [*bar(share_of_hundred(gpu), size, live), (f" {number(gpu.utilisation, ' %'):>5} ", _d(facts))]
+    spans += [*bar(share(gpu.memory_used, gpu.memory_total), size, held), (f" {memory:>12} ", _d(facts))]
     if wide:
-        spans.append((f"{number(gpu.sm_clock, ' GHz', scale=1000, digits=2):>8}", _d(facts)))
+        spans += [*bar(share(gpu.power, gpu.power_limit), size, Role.DIM if old else Role.WARN), gap]
+    spans += [(f"{power:>9} ", _d(facts)), (f"{number(gpu.temperature):>3} °C ", _temperature_role(gpu, old=old))]
+    text, role = link_span(gpu, old=old)
+    spans.append((f"{text:<14} ", role))
+    if wide:
         text, role = throttling([gpu], stale=old)
-        spans.append((text, role if role is Role.BAD else Role.DIM))
-    spans.append((user, Role.DIM if old else Role.LIVE))
-    return joined(spans, " ")
-
-
-def _bar(portion: float | None, width: int, role: Role, *, old: bool) -> Span:
-    return (bar(portion, width), Role.DIM if old or portion is None else role)
+        spans.append((f"{number(gpu.sm_clock, ' GHz', scale=1000, digits=2):>8} ", _d(facts)))
+        spans.append((f"{text} ", role if role is Role.BAD else Role.DIM))
+    return (*spans, (user, Role.DIM if old else Role.LIVE))
 
 
 def share_of_hundred(gpu: GpuState) -> float | None:
@@ -205,7 +199,7 @@ def link_span(gpu: GpuState, *, old: bool) -> Span:
     """PCIe generation x width, now and at most. Idle links drop to generation 1 by design: judged under load only."""
     now = f"{number(gpu.pcie_generation)}x{number(gpu.pcie_width)}"
     most = f"{number(gpu.pcie_generation_max)}x{number(gpu.pcie_width_max)}"
-    text = f"PCIe {now}" if now == most else f"PCIe {now} of {most}"
+    text = f"PCIe {now}" if now == most else f"PCIe {now}/{most}"
     busy = (gpu.utilisation.value or 0) >= 50
     slower = gpu.pcie_width.known and (gpu.pcie_width.value or 0) < (gpu.pcie_width_max.value or 0)
     slower = slower or (busy and (gpu.pcie_generation.value or 9) < (gpu.pcie_generation_max.value or 0))

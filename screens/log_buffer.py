@@ -147,6 +147,6 @@ class LogBuffer:
         start = after - self.first + step
         if step > 0:
             start = max(0, min(size, start))
-            return (*range(start, size), *range(0, start))
+            return (*range(start, size), *range(start))
         start = max(-1, min(size - 1, start))
         return (*range(start, -1, -1), *range(size - 1, start, -1))

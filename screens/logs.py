@@ -80,7 +80,7 @@ class LogsScreen(ConsoleScreen):
 
     # --- which launch
 
-    def show(self, changed: frozenset[str]) -> None:
+    def show(self, changed: frozenset[str]) -> None:  # noqa: ARG002  # all of it hangs on the run's state
         """The launch that was asked for, else the newest one."""
         wanted, self.session.wanted_launch = self.session.wanted_launch, None
         launches = self.session.feed.state.launches
@@ -165,7 +165,7 @@ class LogsScreen(ConsoleScreen):
         if view.selected_from is not None:
             spans.append((f"  {len(view.selection()):,} selected: y copy, s save", Role.ACCENT))
         if view.search:
-            spans.append((f"  /{view.search}", Role.KEY))
+            spans.append((f"  /{shown(view.search)}", Role.KEY))
         return tuple(spans)
 
     # --- moving

@@ -46,7 +46,7 @@ class PageScreen(ModalScreen[None]):
     def feed_changed(self, _changed: frozenset[str]) -> None:
         """Make the lines anew."""
         view = self.query_one("#page-lines", LinesView)
-        view.set_lines(self._make(max(20, view.size.width - 2)))
+        view.set_lines(self._make(max(20, view.inner_width - 2)))
 
     def action_close(self) -> None:
         """Back."""

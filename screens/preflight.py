@@ -32,7 +32,7 @@ class PreflightScreen(ConsoleScreen):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._place = 0
-        self._running = False
+        self._checking = False
         self._trouble = ""
 
     def body(self) -> Sequence[Widget]:
@@ -56,8 +56,8 @@ class PreflightScreen(ConsoleScreen):
     def _run(self) -> None:
         if self.session.preflight is None:
             self.tell("this console was opened without a plan: there is nothing to check", bad=True)
-        elif not self._running:
-            self._running = True
+        elif not self._checking:
+            self._checking = True
             self._trouble = ""
             self.run_worker(self._check(), exit_on_error=False)
             self.show(frozenset())
@@ -70,7 +70,7 @@ class PreflightScreen(ConsoleScreen):
         except (AgentError, OSError) as problem:
             self._trouble = str(problem)
         finally:
-            self._running = False
+            self._checking = False
         self.show(frozenset())
 
     def show(self, changed: frozenset[str]) -> None:
@@ -80,16 +80,16 @@ class PreflightScreen(ConsoleScreen):
         findings = ordered(self.session.findings or ())
         self.query_one("#summary", LineBar).set_line(self._summary())
         view = self.query_one("#findings", LinesView)
-        width = max(40, view.size.width - 1)
+        width = max(40, view.inner_width - 1)
         self._place = max(0, min(len(findings) - 1, self._place))
         place = self._place
         view.set_lines([finding_line(one, width, chosen=at == place) for at, one in enumerate(findings)])
         if not view.scroll_offset.y <= place < view.scroll_offset.y + max(1, view.size.height):
-            view.scroll_to(y=max(0, place - view.size.height // 2), animate=False)
+            view.scroll_to(y=max(0, place - view.size.height // 2), animate=False, force=True)
         self.query_one("#finding", LinesView).set_lines(self._details_lines(width))
 
     def _summary(self) -> Line:
-        if self._running:
+        if self._checking:
             return line((" checking …", Role.LIVE))
         if self._trouble:
             return line((f" the checks did not run: {shown(self._trouble)}", Role.BAD), ("  r", Role.KEY), " again")

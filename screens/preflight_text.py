@@ -24,7 +24,9 @@ def outcome_of(finding: Mapping[str, Any]) -> str:
 def summary_line(findings: Sequence[Mapping[str, Any]]) -> Line:
     """How many of each, and whether a launch is held back."""
     counts = {outcome: sum(outcome_of(one) == outcome for one in findings) for outcome in _ORDER}
-    spans: list[Span] = [(f"{_GLYPHS[name]} {number} {name}", _ROLES[name]) for name, number in counts.items() if number]
+    spans: list[Span] = [
+        (f"{_GLYPHS[name]} {number} {name}", _ROLES[name]) for name, number in counts.items() if number
+    ]
     blocking = sum(bool(one.get("blocks")) and outcome_of(one) == "fail" for one in findings)
     verdict = f"{blocking} hold back the launch" if blocking else "nothing holds back the launch"
     return joined([(" ", Role.PLAIN), *spans, (verdict, Role.BAD if blocking else Role.GOOD)])

@@ -50,7 +50,7 @@ class ResultsScreen(ConsoleScreen):
             return
         state, known = self.session.feed.state, self.session.book.baselines
         view = self.query_one("#results", LinesView)
-        view.set_lines(table_lines(state, known, self._figure, max(40, view.size.width - 1)))
+        view.set_lines(table_lines(state, known, self._figure, max(40, view.inner_width - 1)))
         charts = chart_choices(state)
         self.query_one("#chart", Chart).set_data(charts[self._chart % len(charts)] if charts else None)
 

@@ -20,6 +20,8 @@ class Figure:
 
     name: str
     text: Callable[[CellRow, RunState, Baselines], str]
+    width: int = 8
+    """Cells of its column where it stands beside others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,8 @@ def ttft_text(row: CellRow, state: RunState, known: Baselines) -> str:
 
 FIGURES: tuple[Figure, ...] = (
     Figure("tok/s", rate_text),
-    Figure("speed-up", speed_up_text),
-    Figure("acceptance", accept_text),
+    Figure("speed-up", speed_up_text, 6),
+    Figure("acceptance", accept_text, 6),
     Figure("TTFT", ttft_text),
 )
 _TOGETHER = FIGURES[:3]
@@ -98,33 +100,53 @@ def table_lines(state: RunState, known: Baselines, figure: int, width: int) -> l
     """All grids with one figure, or with three where there is room."""
     lines: list[Line] = []
     for grid in grids(state):
-        together = _NAME_WIDTH + len(grid.points) * _CELL_WIDTH * len(_TOGETHER) <= width
+        together = _NAME_WIDTH + len(grid.points) * _width(_TOGETHER) <= width
         figures = _TOGETHER if together and figure == 0 else (FIGURES[figure % len(FIGURES)],)
         lines += _grid_lines(grid, state, known, figures, width)
         lines.append(EMPTY)
     return lines or [line((" no cell yet", Role.DIM))]
 
 
-def _grid_lines(
-    grid: Grid, state: RunState, known: Baselines, figures: Sequence[Figure], width: int
-) -> list[Line]:
-    size = _CELL_WIDTH * len(figures)
-    room = max(1, (width - _NAME_WIDTH) // size)
-    points = grid.points[:room]
+def _grid_lines(grid: Grid, state: RunState, known: Baselines, figures: Sequence[Figure], width: int) -> list[Line]:
+    size = _width(figures)
+    points = grid.points[: max(1, (width - _NAME_WIDTH) // size)]
     more = len(grid.points) - len(points)
     names = " · ".join(figure.name for figure in figures)
     title: list[Span] = [(f" TP{grid.tensor_parallel}  ", Role.TITLE), (names, Role.ACCENT)]
     if more:
-        title.append((f"   {more} more columns at a greater width", Role.DIM))
-    heads = [(workload, rest) for workload, rest in points]
-    first = "".join(cut(workload, size - 1).rjust(size) for workload, _ in heads)
-    second = "".join(cut(rest, size - 1).rjust(size) for _, rest in heads)
+        title.append((f"   {more} more at a greater width", Role.DIM))
+    first = "".join(text.ljust(size * count) for text, count in _spans_of_workloads(points, size))
+    second = "".join(cut(_what_varies(grid, point), size - 1).rjust(size) for point in points)
     lines: list[Line] = [
         tuple(title),
-        line((" " * _NAME_WIDTH + first, Role.DIM)),
+        line((" " * (_NAME_WIDTH + 2) + first, Role.DIM)),
         line((" method".ljust(_NAME_WIDTH) + second, Role.DIM)),
     ]
     return lines + [_method_line(grid, method, points, (state, known), figures) for method in grid.methods]
+
+
+def _width(figures: Sequence[Figure]) -> int:
+    return sum(figure.width for figure in figures) if len(figures) > 1 else _CELL_WIDTH
+
+
+def _spans_of_workloads(points: Sequence[PointName], size: int) -> list[tuple[str, int]]:
+    """Each workload's name once, with the number of its columns."""
+    runs: list[list[str]] = []
+    for workload, _ in points:
+        if runs and runs[-1][0] == workload:
+            runs[-1].append(workload)
+        else:
+            runs.append([workload])
+    return [(cut(run[0], size * len(run) - 1), len(run)) for run in runs]
+
+
+def _what_varies(grid: Grid, point: PointName) -> str:
+    """`c4` where a workload's points differ in concurrency, `1024` where they differ in length, else both."""
+    mine = [other.split(" ") for workload, other in grid.points if workload == point[0]]
+    concurrency, length = point[1].split(" ")
+    if len({one[0] for one in mine}) == 1:
+        return length
+    return concurrency if len({one[1] for one in mine}) == 1 else point[1]
 
 
 def _method_line(
@@ -138,14 +160,17 @@ def _method_line(
     spans: list[Span] = [(" " + cut(method, _NAME_WIDTH - 2).ljust(_NAME_WIDTH - 1), Role.STRONG)]
     for point in points:
         row = grid.cells.get((method, point))
-        size = _CELL_WIDTH * len(figures)
+        size = _width(figures)
         if row is None:
             spans.append((" " * size, Role.PLAIN))
         elif not isinstance(row.state, st.Done) and cell_figures(row) is None:
             spans.append((row.state.phase.value.rjust(size)[-size + 1 :].rjust(size), PHASE_ROLES[row.state.phase]))
         else:
-            roles = (Role.PLAIN, Role.GOOD, Role.DIM)
-            for number, figure in enumerate(figures):
-                text = figure.text(row, state, known)
-                spans.append((text.rjust(_CELL_WIDTH), roles[number] if len(figures) > 1 else Role.PLAIN))
+            texts = [figure.text(row, state, known) for figure in figures]
+            if len(figures) == 1:
+                spans.append((texts[0].rjust(size), Role.PLAIN))
+            else:
+                widths = [figure.width for figure in figures]
+                padded = [text.rjust(room) for text, room in zip(texts, widths, strict=True)]
+                spans += zip(padded, (Role.PLAIN, Role.GOOD, Role.DIM), strict=True)
     return tuple(spans)

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from ddconsole.core import states as st
-from ddconsole.core.visible_text import visible_line
+from ddconsole.core.row_text import plain_line
 
 
 class Role(StrEnum):
@@ -46,10 +46,8 @@ PHASE_ROLES: dict[st.CellPhase, Role] = {
 }
 
 
-def shown(text: object) -> str:
-    """Anything from outside as one line that is safe to show: controls visible, lone surrogates too."""
-    line = visible_line(str(text))
-    return line if line.isascii() else line.encode("utf-8", "backslashreplace").decode("utf-8")
+shown = plain_line
+"""Anything from outside as one line that is safe to show."""
 
 
 def line(*spans: Span | str) -> Line:
@@ -76,6 +74,14 @@ def labelled(label: str, text: object, role: Role = Role.PLAIN, *, width: int = 
 def cut(text: str, width: int) -> str:
     """`text` in at most `width` characters, with `…` where it was cut."""
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+
+
+def fitted(parts: Iterable[Span], width: int, between: str = "  ") -> Line:
+    """As `joined`, with parts left out from the end until it fits: give what matters most first."""
+    kept = [part for part in parts if part[0]]
+    while len(kept) > 1 and sum(len(text) for text, _ in kept) + len(between) * (len(kept) - 1) > width:
+        kept.pop()
+    return joined(kept, between)
 
 
 def joined(parts: Iterable[Span], between: str = "  ") -> Line:

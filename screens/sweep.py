@@ -1,5 +1,6 @@
 """The sweep: all cells, what became of each, and the commands for them."""
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import ClassVar
@@ -15,7 +16,8 @@ from ddconsole.core.actions import ACTIONS, BY_ID, Place
 from ddconsole.core.fold import CellRow
 from ddconsole.core.row_text import PROBLEMS, RowText
 from ddconsole.link.client import LinkPhase
-from screens.cell_text import CellFacts, definition_lines, long_lines, short_lines
+from screens.cell_facts import CellFacts
+from screens.cell_text import definition_lines, long_lines, short_lines
 from screens.commanding import Commander
 from screens.console_screen import ConsoleScreen, Doer
 from screens.edit_cell import EditCellScreen
@@ -27,6 +29,7 @@ from screens.widgets.line_bar import LineBar
 from screens.widgets.lines_view import LinesView
 from screens.widgets.sweep_table import SweepTable
 
+_PHASES = frozenset(phase.value for phase in st.CellPhase)
 _TALL_ENOUGH_FOR_ALL = 20
 """Lines of the details pane from which it says everything."""
 
@@ -114,20 +117,21 @@ class SweepScreen(ConsoleScreen):
 
     def _show_selection(self) -> None:
         """Marks, range, order and filter: what a command will go to, said where it can't be missed."""
-        self.session.marked &= self.session.feed.state.cells.keys()
-        self.table.set_marked(self.session.marked)
+        self._set_marked(self.session.marked)
         parts = []
         if self.session.marked:
             hidden = len(self.session.marked - {row.id for row in self.table.rows})
-            out = f", {hidden} of them out of sight" if hidden else ""
-            parts.append(f"● {len(self.session.marked)} marked{out}: commands go to them (esc clears)")
+            out = f" ({hidden} out of sight)" if hidden else ""
+            parts.append(f"● {len(self.session.marked)} marked{out}: commands go to them")
         if self._range_from is not None:
             parts.append(f"range from {self._range_from}: v again marks up to the cursor")
         if self._filter:
-            parts.append(f"filter: {self._filter}  {len(self.table.rows)} of {len(self.session.book.rows)} cells")
+            parts.append(f"/{self._filter}: {len(self.table.rows)} of {len(self.session.book.rows)}")
         if self._problems_first:
             parts.append("problems first (o: as planned)")
-        self.query_one("#selection", LineBar).set_line(line((" " + "   ".join(parts), Role.ACCENT)) if parts else ())
+        keys = (("   esc", Role.KEY), (" clears", Role.DIM))
+        text = line((" " + "   ".join(parts), Role.ACCENT), *keys) if parts else ()
+        self.query_one("#selection", LineBar).set_line(text)
 
     def _show_details(self) -> None:
         view = self.query_one("#details", LinesView)
@@ -135,7 +139,7 @@ class SweepScreen(ConsoleScreen):
         if facts is None:
             view.set_lines([line((" no cell under the cursor", Role.DIM))])
             return
-        width, height = max(20, view.size.width - 1), view.size.height
+        width, height = max(20, view.inner_width - 1), view.size.height
         if height >= _TALL_ENOUGH_FOR_ALL or width < 70:
             view.set_lines(long_lines(facts, width))
         else:
@@ -148,7 +152,7 @@ class SweepScreen(ConsoleScreen):
             return None
         age = None
         if feed.link.phase is not LinkPhase.UP and feed.link.heard is not None:
-            age = max(0.0, feed.now() - feed.state.at)
+            age = max(0.0, time.time() - feed.link.heard)
         return CellFacts(
             row=row,
             state=feed.state,
@@ -199,10 +203,15 @@ class SweepScreen(ConsoleScreen):
 
     # --- marks and filter
 
+    def _set_marked(self, cells: frozenset[str]) -> None:
+        """Marks of cells that have vanished are dropped."""
+        self.session.marked = cells.intersection(self.session.feed.state.cells)
+        self.table.set_marked(self.session.marked)
+
     def _mark(self) -> None:
         name = self.table.cursor
         if name is not None:
-            self.session.marked ^= {name}
+            self._set_marked(self.session.marked ^ {name})
             self._show_selection()
             self.table.action_move(1)
             self.show_hints()
@@ -214,19 +223,19 @@ class SweepScreen(ConsoleScreen):
             self._range_from = cursor
         else:
             low, high = sorted((order.index(self._range_from), order.index(cursor)))
-            self.session.marked |= frozenset(order[low : high + 1])
+            self._set_marked(self.session.marked | frozenset(order[low : high + 1]))
             self._range_from = None
         self._show_selection()
         self.show_hints()
 
     def _mark_shown(self) -> None:
-        self.session.marked |= {row.id for row in self.table.rows}
+        self._set_marked(self.session.marked | {row.id for row in self.table.rows})
         self._show_selection()
         self.show_hints()
 
     def _clear(self) -> None:
         self._range_from = None
-        self.session.marked = frozenset()
+        self._set_marked(frozenset())
         self._set_filter("")
         self._show_selection()
         self.show_hints()
@@ -326,6 +335,8 @@ def _has(word: str, words: Sequence[str], text: str) -> bool:
     """Sizes and ids match whole words, so that `c1` is not `c16`; other words match anywhere."""
     if word.startswith("!"):
         return len(word) == 1 or not _has(word[1:], words, text)
+    if word in _PHASES:
+        return words[1] == word
     if word[-1:].isdigit() and word.rstrip("0123456789") in {"tp", "c", ""}:
         return word in words
     return word in text

@@ -5,7 +5,7 @@ import dataclasses
 
 from ddconsole.commands.connection import EXPECTED, fail, printed, require_run, state_on_disk
 from ddconsole.core.fold import CellRow, RunState
-from ddconsole.core.row_text import sweep_lines
+from ddconsole.core.row_text import RowText, baselines, row_text
 from ddconsole.core.sweep import cell_label, to_json
 
 
@@ -20,9 +20,47 @@ def main(options: argparse.Namespace) -> int:
         printed([_as_json(state, row) for row in state.cells.values()])
         return 0
     print(f"{folder.name}  {state.phase}{f': {state.paused_because}' if state.paused_because else ''}  {state.outcome}")
-    for line in sweep_lines(state):
+    for line in table_lines(state):
         print(line)
     return 0
+
+
+def table_lines(state: RunState) -> list[str]:
+    """The sweep table as text: a header, and one line a cell with its figures or the cause why there are none."""
+    known = baselines(state)
+    rows = [row_text(row, state, known, now=state.at) for row in state.cells.values()]
+    table = [_HEADER, *(_fields(row) for row in rows)]
+    widths = [max(len(line[column]) for line in table) for column in range(len(_HEADER))]
+    lines = []
+    for fields, cause in zip(table, ["", *(row.cause for row in rows)], strict=True):
+        shown = [text.ljust(width) for text, width in zip(fields, widths, strict=True)]
+        lines.append("  ".join([*shown[:_PLACE], cause] if cause else shown).rstrip())
+    return lines
+
+
+_HEADER = (
+    "",
+    "state",
+    "cell",
+    "method",
+    "TP",
+    "workload",
+    "conc",
+    "out",
+    "tok/s",
+    "±",
+    "speed-up",
+    "accept",
+    "TTFT",
+    "n",
+)
+_PLACE = 8
+"""Columns that say which cell it is; figures, or a cause, follow."""
+
+
+def _fields(row: RowText) -> tuple[str, ...]:
+    which = (row.glyph, row.word, row.id, row.method, row.tensor_parallel, row.workload, row.concurrency, row.length)
+    return (*which, row.rate, row.spread, row.speed_up, row.acceptance, row.ttft, row.count)
 
 
 def _as_json(state: RunState, row: CellRow) -> dict[str, object]:

@@ -218,7 +218,8 @@ def hints(place: Place, state: RunState, rows: Sequence[CellRow]) -> list[Action
     if place is Place.SWEEP:
         names = _sweep_hints(state, rows)
     else:
-        names = [action.id for action in actions_at(place) if action.place is place][: MOST_HINTS - 2] + ["quit"]
+        names = [action.id for action in actions_at(place) if action.place is place][: MOST_HINTS - 2]
+        names.append("quit")
     chosen = [BY_ID[name] for name in dict.fromkeys(names)]
     chosen = [action for action in chosen if not refusal(action, state, rows)]
     return [*chosen[: MOST_HINTS - 1], BY_ID["help"]]

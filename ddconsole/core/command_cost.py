@@ -78,7 +78,9 @@ def _lost(state: RunState, at: float) -> list[str]:
     if running is None or not isinstance(running.state, st.Running):
         return []
     gone = seconds_in_words(max(0.0, at - running.state.since))
-    return [f"{running.cell.id} has been measured for {gone}: that is lost (its records are kept, and count for nothing)"]
+    return [
+        f"{running.cell.id} has been measured for {gone}: that is lost (its records are kept, and count for nothing)"
+    ]
 
 
 def _restarts(state: RunState, rows: Sequence[CellRow]) -> list[str]:
@@ -98,9 +100,7 @@ def _restarts(state: RunState, rows: Sequence[CellRow]) -> list[str]:
 
 
 def _pending_of(state: RunState, deployment: str) -> int:
-    return sum(
-        row.cell.deployment == deployment and isinstance(row.state, st.Pending) for row in state.cells.values()
-    )
+    return sum(row.cell.deployment == deployment and isinstance(row.state, st.Pending) for row in state.cells.values())
 
 
 def _start(state: RunState, rows: Sequence[CellRow], at: float) -> list[str]:

@@ -32,7 +32,10 @@ class Defaults:
     """Exponent: a stream beside seven others is a quarter slower."""
 
 
-_DEFAULTS = {"llamacpp": Defaults(start_seconds=3.0, stop_seconds=1.0, speculative_gain=1.0, concurrency_loss=0.6)}
+_DEFAULTS = {
+    # A small model on a few CPU cores: quick to start, and most of a cell's time goes into reading its prompts.
+    "llamacpp": Defaults(10.0, 1.0, stream_rate=12.0, speculative_gain=1.0, concurrency_loss=0.6),
+}
 
 
 def defaults_for(engine: str) -> Defaults:

@@ -99,8 +99,8 @@ def size_of_prompts(texts: list[str]) -> TextSize:
 
 
 def size_of_script(system: str, turns: list[tuple[str, str]]) -> TextSize:
-    """The size of a script: its system text, and (user, assistant) of each turn."""
-    messages = [system, *(text for turn in turns for text in turn)]
+    """The size of a script: its system text, and (user, assistant) of each turn. The last answer is in no context."""
+    messages = [system, *(text for turn in turns for text in turn)][: 2 * len(turns)]
     return TextSize(len(turns), sum(tokens_of(text) for text in messages))
 
 
@@ -116,7 +116,7 @@ def expand(plan: Plan, memory: MemoryModel | None = None, texts: Mapping[str, Te
     sizes = _sizes(rows, memory)
     deployments, cells, fit_by_deployment = _named(plan, rows, sizes, memory)
     placed = list(zip(rows, cells, strict=True))
-    notes = (*_size_notes(placed, deployments, plan.baseline), *_server_argument_notes(placed, deployments, plan))
+    notes = (*_size_notes(placed, deployments, plan.baseline), *_server_argument_notes(rows, sizes, memory, plan))
     return Expansion(
         deployments=tuple(deployments.values()),
         cells=tuple(cells),
@@ -175,7 +175,8 @@ def _named(
     cells: list[Cell] = []
     memories: dict[str, Fit] = {}
     for row, size in zip(rows, sizes, strict=True):
-        key = (row.variant.name, *row.compared, size)
+        # An unfit cell shares no server: what it needs would be asked of cells that fit.
+        key = (row.variant.name, *row.compared, size, row.unfit)
         name = ids.setdefault(key, f"d{len(ids) + 1:02d}")
         if name not in deployments:
             deployments[name] = _deployment(plan, row, size, name)
@@ -227,17 +228,19 @@ def _size_notes(placed: list[tuple[_Row, Cell]], deployments: Mapping[str, Deplo
         )
 
 
-def _server_argument_notes(
-    placed: list[tuple[_Row, Cell]], deployments: Mapping[str, Deployment], plan: Plan
-) -> Iterator[str]:
-    """What it costs that workloads bring server arguments."""
-    active = [(row, cell) for row, cell in placed if row.active]
-    needed = {cell.deployment for _, cell in active}
-    merged = {(row.variant.name, row.tensor_parallel, deployments[cell.deployment].size) for row, cell in active}
-    more = (len(needed) - len(merged)) * plan.protocol.launches
+def _server_argument_notes(rows: list[_Row], sizes: list[int], memory: MemoryModel | None, plan: Plan) -> Iterator[str]:
+    """What it costs that workloads bring server arguments: the starts that would be saved without them."""
     bringing = [name for name, workload in plan.workloads.items() if workload.server_args]
-    if bringing and more > 0:
+    if not bringing:
+        return
+    bare = [replace(row, server_args=()) for row in rows]
+    more = (_servers(rows, sizes) - _servers(bare, _sizes(bare, memory))) * plan.protocol.launches
+    if more > 0:
         yield f"server arguments of {', '.join(bringing)} cost {more} more server starts"
+
+
+def _servers(rows: list[_Row], sizes: list[int]) -> int:
+    return len({(row.variant.name, *row.compared, size) for row, size in zip(rows, sizes, strict=True) if row.active})
 
 
 def _range(cells: list[str]) -> str:

@@ -177,9 +177,9 @@ def row_text(
         "phase": phase,
         "glyph": GLYPHS[phase],
         "word": phase.value,
-        "method": visible_line(deployment.method),
+        "method": plain_line(deployment.method),
         "tensor_parallel": str(deployment.tensor_parallel),
-        "workload": visible_line(point.workload),
+        "workload": plain_line(point.workload),
         "concurrency": str(point.concurrency),
         "length": str(point.max_tokens),
     }
@@ -190,7 +190,7 @@ def row_text(
     elif isinstance(row.state, st.Done):
         texts |= _done_texts(row, state, known_baselines)
     else:
-        texts["cause"] = visible_line(short_cause(row.state))
+        texts["cause"] = plain_line(short_cause(row.state))
     return RowText(**texts)
 
 
@@ -232,7 +232,7 @@ def _pending_texts(row: CellRow, left: float | None) -> dict[str, Any]:
         texts["count"] = f"{done}/{row.cell.rounds}"
     retry = row.state.automatic_retry_of
     if retry is not None:
-        texts["cause"] = visible_line(f"tried again by itself after: {retry.text}")
+        texts["cause"] = plain_line(f"tried again by itself after: {retry.text}")
     return texts
 
 
@@ -335,6 +335,12 @@ def seconds_in_words(seconds: float) -> str:
     if minutes < 100:
         return f"{minutes} min"
     return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def plain_line(text: object) -> str:
+    """Anything from outside as one line that is safe to show: controls visible, and lone surrogates too."""
+    line = visible_line(str(text))
+    return line if line.isascii() else line.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def seconds_short(seconds: float | None) -> str:

@@ -93,7 +93,7 @@ def pack(content: Mapping[str, bytes]) -> bytes:
     """A tar.gz whose bytes depend on nothing but paths and contents."""
     buffer = io.BytesIO()
     with (
-        gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, filename="") as packed,
+        gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=6, mtime=0, filename="") as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
         for path in sorted(content):

@@ -69,7 +69,7 @@ class HttpAgentClient:
         self._on_close = on_close
         self._session: aiohttp.ClientSession | None = None
         self._reaching = asyncio.Lock()
-        self._closed = False
+        self._closed = asyncio.Event()
 
     async def hello(self) -> Hello:
         """Who answers."""
@@ -139,7 +139,7 @@ class HttpAgentClient:
 
     async def close(self) -> None:
         """Let the link go; the sweep goes on."""
-        self._closed = True
+        self._closed.set()
         await self._drop(self._session)
         if self._on_close is not None:
             await self._on_close()
@@ -220,10 +220,14 @@ class HttpAgentClient:
 
     async def _reach(self) -> aiohttp.ClientSession:
         async with self._reaching:
-            if self._closed:
+            if self._closed.is_set():
                 raise LinkLost(f"{self.host}: the link was closed here")
             if self._session is None:
-                self._session = await self._session_factory()
+                session = await self._session_factory()
+                if self._closed.is_set():
+                    await session.close()
+                    raise LinkLost(f"{self.host}: the link was closed here")
+                self._session = session
             return self._session
 
     async def _drop(self, session: aiohttp.ClientSession | None) -> None:

@@ -188,13 +188,23 @@ def _tag_text(tag: str) -> str:
 
 def _scalar(event: ScalarEvent, path: PathOfKeys, reading: _Reading) -> Scalar:
     if event.style is not None:
-        return str(event.value)
+        return _quoted(event, path, reading)
     try:
         return plain_scalar(event.value)
     except AmbiguousScalarError as problem:
         name = field_name(path)
         text = f"{name}: {problem.text}" if name else problem.text
         raise reading.refuse("E113", _place(event), path, text, problem.do) from problem
+
+
+def _quoted(event: ScalarEvent, path: PathOfKeys, reading: _Reading) -> str:
+    """The text of a quoted scalar. Escapes can make halves of characters, which no file or socket takes."""
+    text = str(event.value)
+    half = next((one for one in text if 0xD800 <= ord(one) < 0xE000), None)
+    if half is not None:
+        what = f"\\u{ord(half):04x} is half of a character"
+        raise reading.refuse("E110", _place(event), path, what, "write the character itself")
+    return text
 
 
 def _sequence(events: Iterator[Event], path: PathOfKeys, reading: _Reading) -> list[Any]:
@@ -235,7 +245,7 @@ def _key(event: Event, path: PathOfKeys, reading: _Reading) -> str | int:
     if event.tag is not None:
         raise reading.refuse("E110", place, path, f"tag {_tag_text(event.tag)} is not allowed", "remove it")
     if event.style is not None:
-        return str(event.value)
+        return _quoted(event, path, reading)
     try:
         key = plain_scalar(event.value)
     except AmbiguousScalarError as problem:

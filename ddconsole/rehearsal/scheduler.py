@@ -16,7 +16,7 @@ from ddconsole.rehearsal.faults import FaultName, FaultRule
 from ddconsole.rehearsal.log import Log
 from ddconsole.rehearsal.memory import CONTEXT, GIB, MemoryPlan, plan_memory
 from ddconsole.rehearsal.processes import retitle, start_ticks, wait_for_word
-from ddconsole.rehearsal.state import Holder, gpu_use, write_holder
+from ddconsole.rehearsal.state import RELEASE_SECONDS, Holder, gpu_use, write_holder
 from ddconsole.rehearsal.timing import real_wait
 
 BUSY, IDLE, DIE, RANK_LOST = b"B", b"I", b"K", b"X"
@@ -222,6 +222,10 @@ class SchedulerProcess:
     def _available(self, gpu: int) -> tuple[float, dict[int, float]]:
         """GiB that nobody else holds, and who holds the rest."""
         use = gpu_use(self._task.folder, gpu, self._clock.monotonic())
+        if use.leaving_bytes:  # of a process that may be dead for long: nobody has looked since
+            self._at = max(self._at, self._clock.monotonic())
+            self._pass(2 * RELEASE_SECONDS)
+            use = gpu_use(self._task.folder, gpu, self._clock.monotonic())
         others = {one.pid: one.bytes / GIB for one in use.holders if one.pid != os.getpid()}
         return 94.97 - sum(others.values()) - use.leaving_bytes / GIB, others
 

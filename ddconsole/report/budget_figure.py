@@ -31,7 +31,7 @@ class _Dot:
 def budget_figures(result: ResultSet) -> Iterator[Fragment]:
     """One for each tensor-parallel size and load mode in which at least two budgets were measured."""
     for whole in grids(result, "single", "conversation"):
-        for grid in whole.split(_PANELS, len(whole.methods)):
+        for grid in whole.split(_PANELS):
             if any(len(dots) >= _FEWEST_BUDGETS for point in grid.points for dots in _families(grid, point).values()):
                 yield _budget_figure(result, grid)
 

@@ -2,7 +2,6 @@
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from ddconsole.core.attempt_file import AttemptFile, acceptance_from_json
 from ddconsole.core.figures import Summary, output_rate, summarise, time_per_output_token, time_to_first_token

@@ -32,6 +32,8 @@ _OVERFULL = re.compile(
     r"^Overfull \\(?P<box>[hv])box \((?P<points>[0-9.]+)pt too (?P<way>wide|high)\)(?P<where>.*)$", re.MULTILINE
 )
 
+_TOO_LONG = re.compile(r"Float too large for page by ([0-9.]+)pt")
+
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
@@ -94,8 +96,9 @@ def error_sentence(log: str) -> str:
 
 
 def overfull_boxes(log: str) -> list[str]:
-    """Boxes that stick out by more than two points."""
-    return [
+    """Boxes that stick out by more than two points, and tables that are longer than a page."""
+    too_long = [f"a table or figure is {float(one):.0f} pt longer than a page" for one in _TOO_LONG.findall(log)]
+    return too_long + [
         f"a line is {float(found['points']):.1f} pt too {found['way']}{found['where']}"
         for found in _OVERFULL.finditer(log)
         if float(found["points"]) > _WIDEST_OVERFULL

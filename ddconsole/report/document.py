@@ -1,5 +1,6 @@
 """The document: all fragments with captions, and the text that the data themselves give."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -100,7 +101,7 @@ def _noise(result: ResultSet) -> str:
 
 def _left_out(result: ResultSet) -> str:
     missing = Counter(cell.missing_mark.legend for cell in result.cells if cell.figures is None)
-    parts = [f"{_number(number, 'cell')}, {legend.split(';')[0].split(',')[0]}" for legend, number in missing.items()]
+    parts = [f"{_number(number, 'cell')} {re.split('[:;,]', legend)[0]}" for legend, number in missing.items()]
     others = sum(any("does not compare" in reason for reason in cell.reasons) for cell in result.cells)
     if others:
         parts.append(f"attempts of {_number(others, 'cell')} made with another driver, build or model than the rest")

@@ -1,6 +1,6 @@
 """The results as tables need them: methods down, workload points across, for one tensor-parallel size and load mode."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ddconsole.core.sweep import WorkloadPoint
@@ -51,18 +51,39 @@ class Grid:
         """For file names: tensor-parallel size, and the part where a table had to be split."""
         return f"tp{self.tensor_parallel}" + (f"-{self.part}" if self.part > 1 else "")
 
-    def split(self, points: int, methods: int) -> Iterator["Grid"]:
-        """Parts with at most so many points and methods."""
+    def split(self, points: int, methods: int | None = None) -> Iterator["Grid"]:
+        """Parts with at most so many points side by side, and so many methods."""
+        step = methods or len(self.methods)
+        chunks = [self.methods[first : first + step] for first in range(0, len(self.methods), step)]
+        yield from self._parts([(chunk, points) for chunk in chunks])
+
+    def split_to_page(self, lines: int, lines_of: Callable[[str], int], side_by_side: int = 0) -> Iterator["Grid"]:
+        """Parts that fit on a page of so many lines.
+
+        Args:
+            lines: of a page.
+            lines_of: how many lines one row of a method takes.
+            side_by_side: points in one table, each method on one row; 0 where points stand below each other.
+        """
+        chunks: list[list[str]] = [[]]
+        for method in self.methods:
+            if chunks[-1] and sum(map(lines_of, chunks[-1])) + lines_of(method) > lines:
+                chunks.append([])
+            chunks[-1].append(method)
+        title_and_gap = 2
+        yield from self._parts(
+            [
+                (tuple(chunk), side_by_side or max(1, lines // (sum(map(lines_of, chunk)) + title_and_gap)))
+                for chunk in chunks
+            ]
+        )
+
+    def _parts(self, chunks: Sequence[tuple[tuple[str, ...], int]]) -> Iterator["Grid"]:
         part = 0
-        for first_method in range(0, len(self.methods), methods):
+        for methods, points in chunks:
             for first in range(0, len(self.points), points):
                 part += 1
-                yield replace(
-                    self,
-                    methods=self.methods[first_method : first_method + methods],
-                    points=self.points[first : first + points],
-                    part=part,
-                )
+                yield replace(self, methods=methods, points=self.points[first : first + points], part=part)
 
 
 def grids(result: ResultSet, *kinds: str) -> list[Grid]:

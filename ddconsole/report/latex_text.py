@@ -6,7 +6,7 @@ Text is first folded to what can be typeset, then escaped. The folding, which is
 2. Control characters and invisible or bidirectional ones become visible: `^[`, `<9B>`, `<U+202E>`.
 3. Letters with accents are composed (NFC). ASCII, the letters of Western and Central Europe in the T1 encoding and the
    signs in `_SIGNS` stay as they are.
-4. Every other character becomes `<U+1F600>`.
+4. `...` and minus signs of Unicode become ASCII; every other character becomes `<U+1F600>`.
 5. What is longer than `LONGEST_TEXT` is cut, and ends in `...`.
 
 The result is ASCII. It needs the packages of `ddconsole-preamble.tex`: fontenc with T1, and textcomp's signs, which
@@ -48,7 +48,11 @@ _ASCII = {
 _JOINED = "-,"
 """Two of these in a row would become another sign: a dash, or a low quotation mark in T1."""
 
+_PLAIN = {"\u2026": "...", "\u2212": "-", "\u2010": "-", "\u2011": "-"}
+"""Signs that ASCII says as well."""
+
 _SIGNS = {
+    "\u00b5": r"\textmu{}",
     "\u00d7": r"\texttimes{}",
     "\u00f7": r"\textdiv{}",
     "\u00b0": r"\textdegree{}",
@@ -114,7 +118,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,6})?")
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9 .,:;()/+=@_-]+")
 _NOT_IN_FILE_NAME = re.compile(r"[^a-z0-9]+")
 _BREAK_AFTER = re.compile(r"[/_.=:;,-]")
-_LONGEST_WORD = 16
+_LONGEST_WORD = 12
 _DIGITS = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
 
 
@@ -145,7 +149,10 @@ def latex_text(text: str, *, breakable: bool = False) -> str:
 def lost_characters(texts: Iterable[str]) -> list[str]:
     """The characters of `texts` that cannot be typeset, as `<U+1F600>`, sorted."""
     lost = {
-        one for text in texts for one in unicodedata.normalize("NFC", text) if not one.isspace() and one != _fold(one)
+        one
+        for text in texts
+        for one in unicodedata.normalize("NFC", text)
+        if not one.isspace() and one not in _PLAIN and one != _fold(one)
     }
     return sorted(_fold(one) for one in lost)
 
@@ -181,6 +188,8 @@ def number_text(value: float, decimals: int) -> str:
 
 
 def _fold(one: str) -> str:
+    if one in _PLAIN:
+        return _PLAIN[one]
     if " " <= one <= "~" or one in _SIGNS or one in _LETTERS or one in _ACCENTED:
         return one
     seen = visible(one)

@@ -12,19 +12,17 @@ from ddconsole.report.number_column import NumberColumn, estimate_column, number
 from ddconsole.report.result_set import CellFigures, CellResult, Distribution, ResultSet
 from ddconsole.report.statistics import Estimate
 from ddconsole.report.table import (
+    PAGE_LINES,
     RowGroup,
     beside_figure,
     fitted_text,
     mark_text,
     method_column,
     method_text,
+    name_lines,
     row_text,
     table_tex,
 )
-
-_METHODS = 20
-_POINTS_OF_LOAD = 4
-_POINTS_OF_LATENCY = 5
 
 _LEFT_OUT = "Percentiles that no sample here carries are left out."
 
@@ -81,12 +79,13 @@ _LATENCY_COLUMNS = [
 def concurrency_tables(result: ResultSet) -> Iterator[Fragment]:
     """Cells under a fixed concurrency, for each tensor-parallel size."""
     for whole in grids(result, "closed-loop"):
-        for grid in whole.split(_POINTS_OF_LOAD, _METHODS):
+        for grid in whole.split_to_page(PAGE_LINES, name_lines):
             caption = (
                 f"Tensor-parallel size {grid.tensor_parallel}, {latex_text(LOAD_MODES['closed-loop'])}. "
                 "Tokens a second of one request (median, with its noise), speed-up of that median over "
                 f"{latex_text(result.baseline, breakable=True)} at the same concurrency, tokens a second of the server "
-                "(all output tokens over the wall time), acceptance length $\\tau$, time to first token, and requests ($n$). "
+                "(all output tokens over the wall time), acceptance length $\\tau$, time to first "
+                "token, and requests ($n$). "
                 f"Bold: the highest rate per request at a concurrency, and all that overlap with it. {_LEFT_OUT}"
             )
             yield _listing(result, grid, f"tab-concurrency-{grid.suffix}", _LOAD_COLUMNS, caption)
@@ -95,7 +94,7 @@ def concurrency_tables(result: ResultSet) -> Iterator[Fragment]:
 def latency_tables(result: ResultSet) -> Iterator[Fragment]:
     """Percentiles of every load mode, for each tensor-parallel size."""
     for whole in grids(result):
-        for grid in whole.split(_POINTS_OF_LATENCY, _METHODS):
+        for grid in whole.split_to_page(PAGE_LINES, name_lines):
             mode = LOAD_MODES.get(grid.kind, grid.kind)
             caption = (
                 f"Tensor-parallel size {grid.tensor_parallel}, {latex_text(mode)}. TTFT: request sent to first chunk "

@@ -11,6 +11,7 @@ from ddconsole.report.number_column import NumberColumn, estimate_column, number
 from ddconsole.report.result_set import CellResult, ResultSet
 from ddconsole.report.statistics import Sureness
 from ddconsole.report.table import (
+    PAGE_LINES,
     RowGroup,
     beside_figure,
     fitted_text,
@@ -18,6 +19,7 @@ from ddconsole.report.table import (
     mark_text,
     method_column,
     method_text,
+    name_lines,
     raised,
     row_text,
     table_tex,
@@ -25,13 +27,12 @@ from ddconsole.report.table import (
 
 _POINTS = 3
 """Workload points that fit side by side on a page."""
-_METHODS = 20
 
 
 def main_tables(result: ResultSet) -> Iterator[Fragment]:
     """One for each tensor-parallel size of single generations and of conversations, split where it would not fit."""
     for whole in grids(result, "single", "conversation"):
-        for grid in whole.split(_POINTS - has_long_names(whole.methods), _METHODS):
+        for grid in whole.split_to_page(PAGE_LINES, _lines, _POINTS - has_long_names(whole.methods)):
             yield _main_table(result, grid)
 
 
@@ -111,6 +112,10 @@ def _caption(result: ResultSet, grid: Grid) -> str:
         "Bold: the highest rate, and all that overlap with it. "
         f"{sample_sizes(grid)}"
     )
+
+
+def _lines(method: str) -> int:
+    return max(2, name_lines(method) + 1)
 
 
 def _small(text: str) -> str:

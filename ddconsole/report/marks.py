@@ -12,14 +12,14 @@ class Mark(Enum):
     NOT_IN_PLAN = ("--", "not in the plan, or not defined for this cell")
     FAILED = ("fail", "failed")
     OUT_OF_MEMORY = ("OOM", "out of memory")
-    UNFIT = ("unfit", "a lower bound of its memory is above what the GPU has; not tried")
+    UNFIT = ("unfit", "does not fit: a lower bound of its memory is above what the GPU has, not tried")
     SKIPPED = ("skip", "left out by the plan or by the operator")
     PRUNED = ("pruned", "left out by the protocol, with the numbers that decided")
     STOPPED = ("stop", "stopped by the operator")
-    INTERRUPTED = ("intr", "the process that measured it died")
-    BLOCKED = ("block", "its server did not start")
+    INTERRUPTED = ("intr", "interrupted: the process that measured it died")
+    BLOCKED = ("block", "blocked: its server did not start")
     OPEN = ("open", "not measured yet")
-    EXCLUDED = ("excl", "measured, and kept out of this table")
+    EXCLUDED = ("excl", "kept out of the figures: its attempts cannot be used, or do not compare with the others")
     NOT_CERTIFIED = ("\u2020", "too few requests for this percentile (50th: 11, 90th: 64, 95th: 130, 99th: 662)")
 
     # Beside a figure

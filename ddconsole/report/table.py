@@ -1,5 +1,6 @@
 """A table's frame: what all tables share."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,8 +12,14 @@ from ddconsole.report.result_set import CellResult, ResultSet
 RAGGED = r">{\raggedright\arraybackslash}"
 """Before a `p` column: no hyphenation games in narrow columns."""
 
+PAGE_LINES = 50
+"""Rows of a table in small print on one page, with its caption."""
+
 LONG_NAME = 24
 """Characters of a method's name from which its column breaks lines."""
+
+_FITS_ANY_COLUMN = 14
+"""Characters that never need a break."""
 
 _MARK_IN_TEXT = {Mark.NOT_CERTIFIED: r"\textdagger{}"}
 
@@ -72,7 +79,13 @@ def has_long_names(names: Sequence[str]) -> bool:
 
 def method_text(method: str) -> str:
     """A method's name for such a column."""
-    return latex_text(method, breakable=len(folded(method)) > LONG_NAME)
+    return latex_text(method, breakable=len(folded(method)) > _FITS_ANY_COLUMN)
+
+
+def name_lines(method: str) -> int:
+    """How many lines a method's name takes in such a column, at most."""
+    length = len(folded(method))
+    return 1 if length <= LONG_NAME else math.ceil(length / 11)
 
 
 def fitted_text(text: str, characters: int, width: str) -> str:

@@ -33,7 +33,7 @@ from ddconsole.runner.gpu_memory import GpuMemory
 from ddconsole.runner.live_file import LiveFile
 from ddconsole.runner.load_process import LoadProcess
 from ddconsole.runner.log_tail import LogTail
-from ddconsole.runner.measure import CellMeasurement, Interruption, Outcome
+from ddconsole.runner.measure import CellMeasurement, Interruption, Outcome, ResultNotWritten
 from ddconsole.runner.order import LaunchOrder
 from ddconsole.runner.run_directory import RunDirectory
 from ddconsole.runner.server_api import HttpServerApi
@@ -219,7 +219,11 @@ class LaunchLife:
         """The canary: a short generation before anything is measured."""
         canary: dict[str, object] = {}
         if self._order.protocol.get("canary", True):
+            await self._have_load(cells)
             told, cause = await cells.canary()
+            if cause is not None and not self._load.alive:
+                await self._have_load(cells)
+                told, cause = await cells.canary()
             if cause is not None:
                 raise LaunchFailure(cause)
             canary = dict(told)
@@ -258,8 +262,8 @@ class LaunchLife:
         watching = asyncio.create_task(self._watch(wanted, interruption, watch, death))
         try:
             outcome = await cells.measure(wanted, readiness, self._live.progress, interruption)
-        except OSError as problem:
-            outcome = await self._not_written(problem)
+        except ResultNotWritten as failure:
+            outcome = _not_written(failure.problem)
         finally:
             watching.cancel()
         self._live.progress(None)
@@ -268,18 +272,15 @@ class LaunchLife:
             raise LaunchFailure(interruption.cause())
         if outcome.cause is not None and (outcome.server_suspect or self._server.exit_status is not None):
             raise LaunchFailure(outcome.cause)
-        if not self._load.alive:
-            self._load = LoadProcess(self._folder.runner_log)
-            self._server.exclude(await self._load.start())
-            cells.use_load(self._load)
+        await self._have_load(cells)
 
-    async def _not_written(self, problem: OSError) -> Outcome:
-        cause = Cause(
-            "DISK",
-            f"the result could not be written: {problem.strerror} ({problem.filename})",
-            do="free space, then retry the cell",
-        )
-        return Outcome("failed", {}, cause=cause)
+    async def _have_load(self, cells: CellMeasurement) -> None:
+        """Start another load process where something killed the one there was."""
+        if self._load.alive:
+            return
+        self._load = LoadProcess(self._folder.runner_log)
+        self._server.exclude(await self._load.start())
+        cells.use_load(self._load)
 
     async def _watch(self, wanted: WantedCell, interruption: Interruption, watch: LogWatch, death: list[Cause]) -> None:
         """While a cell is measured: is it still wanted, does the server live, what does its log say."""
@@ -335,6 +336,15 @@ class LaunchLife:
                 await asyncio.sleep(_DISK_RETRY)
             else:
                 return
+
+
+def _not_written(problem: OSError) -> Outcome:
+    cause = Cause(
+        "DISK",
+        f"the result could not be written: {problem.strerror} ({problem.filename})",
+        do="free space, then retry the cell",
+    )
+    return Outcome("failed", {}, cause=cause)
 
 
 def _failed(launch: int, cause: Cause) -> LaunchFailed:

@@ -15,7 +15,7 @@ from ddconsole.core.fingerprint import fingerprint, fingerprint_parts
 from ddconsole.core.records import CellProgress, RequestOutcome, RequestRecord
 from ddconsole.core.states import Cause, Retry
 from ddconsole.core.sweep import Sampling, WorkloadPoint, to_json
-from ddconsole.engines.engine import Counters, Engine, Readiness, ServerApi, ServerStart
+from ddconsole.engines.engine import Counters, Engine, Flush, Readiness, ServerApi, ServerStart
 from ddconsole.load.prompts import WorkloadTexts
 from ddconsole.load.task import LoadTask
 from ddconsole.runner.acceptance import cell_acceptance, counter_flags, with_steps
@@ -27,6 +27,18 @@ from ddconsole.runner.run_directory import RunDirectory
 
 _QUIET_DEADLINE = 20.0
 """Seconds for the server to report nothing running before a cell begins."""
+
+
+_DEATH_IS_SEEN = 0.5
+"""Real seconds after which the watch has seen that the server died."""
+
+
+class ResultNotWritten(Exception):
+    """The attempt's file could not be written; what was measured is in no file."""
+
+    def __init__(self, problem: OSError) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,20 +141,23 @@ class CellMeasurement:
         """Measure one cell, until it is done, has failed, or is interrupted.
 
         Raises:
-            OSError: the attempt's file could not be written.
+            ResultNotWritten: the attempt's file could not be written.
         """
         started = self._clock.now()
         point = wanted.cell.point
         notes: list[str] = []
         await self._warm_up(wanted, interruption)
         if bool(self._order.protocol.get("flush_cache", True)) and point.kind != "conversation":
-            flush = await self._engine.flush_cache(self._api)
+            flush = await self._flush()
             if not flush.done:
                 notes.append(f"prefix cache not known to be empty: {flush.detail}")
         if not await self._quiet():
             notes.append("the server did not report itself idle before the cell")
         before = await self._counters()
         result = await self._run_load(self._task(wanted.cell.id, wanted.attempt, point), on_progress, interruption)
+        if any(record.outcome is RequestOutcome.FAILED for record in result.records):
+            # The watch looks a few times a second: a server's death explains its requests' failures better than they.
+            await asyncio.sleep(_DEATH_IS_SEEN)
         after = await self._counters() if result.report is not None and not interruption.died else None
         records = tuple(with_steps(record) for record in result.records)
         return self._conclude(wanted, readiness, started, records, result, (before, after), tuple(notes), interruption)
@@ -175,6 +190,12 @@ class CellMeasurement:
             return await measuring
         finally:
             stop.cancel()
+
+    async def _flush(self) -> Flush:
+        try:
+            return await self._engine.flush_cache(self._api)
+        except (OSError, TimeoutError) as problem:
+            return Flush(done=False, detail=str(problem) or type(problem).__name__)
 
     async def _quiet(self) -> bool:
         """Wait until nothing runs on the server: a client that left is decoded for on for up to two seconds."""
@@ -262,10 +283,13 @@ class CellMeasurement:
 
     def _write(self, wanted: WantedCell, attempt: AttemptFile) -> str:
         path = self._run.attempt(wanted.cell.id, wanted.attempt)
-        path.parent.mkdir(parents=True, exist_ok=True)
         data = json.dumps(attempt_to_json(attempt), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         raw = data.encode() + b"\n"
-        write_whole(path, raw)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, raw)
+        except OSError as problem:
+            raise ResultNotWritten(problem) from problem
         return hashlib.sha256(raw).hexdigest()
 
     def _task(self, cell: str, attempt: int, point: WorkloadPoint) -> LoadTask:

@@ -13,6 +13,7 @@ from textual.widget import Widget
 from screens.spans import Role
 from screens.widgets.roles import ROLE_CLASSES, role_style
 
+_BAR = (79, 209, 232)
 _COLORS = ("green", "cyan", "orange", "magenta", "blue", "red", "white", "gray")
 
 
@@ -62,8 +63,9 @@ class Chart(Widget):
             return [Strip(text.render(self.app.console))]
         if self._drawn != (data, width, height):
             self._drawn = (data, width, height)
-            drawn = Text.from_ansi(chart_text(data, width, height))
-            self._strips = [Strip(one.render(self.app.console, end="")) for one in drawn.split()]
+            title = Text(f" {data.title}", style=role_style(self, Role.ACCENT))
+            drawn = Text.from_ansi(chart_text(data, width, height - 1))
+            self._strips = [Strip(one.render(self.app.console, end="")) for one in (title, *drawn.split())]
         return self._strips
 
 
@@ -73,7 +75,6 @@ def chart_text(data: ChartData, width: int, height: int) -> str:
     try:
         plotext.theme("clear")
         plotext.plot_size(width, height)
-        plotext.title(data.title)
         if data.lines is not None:
             for number, (name, points) in enumerate(data.lines.items()):
                 across, up = [x for x, _ in points], [y for _, y in points]
@@ -82,7 +83,7 @@ def chart_text(data: ChartData, width: int, height: int) -> str:
             plotext.xticks(sorted({x for many in data.lines.values() for x, _ in many}))
             plotext.xlabel(data.across)
         else:
-            plotext.bar(list(data.labels), list(data.values), orientation="horizontal", color="green", width=0.5)
+            plotext.simple_bar(list(data.labels), list(data.values), width=width - 2, color=_BAR)
         return str(plotext.build())
     finally:
         plotext.clear_figure()

@@ -28,6 +28,11 @@ class LinesView(ScrollView):
         self.can_focus = can_focus
         self.lines: Sequence[Line] = ()
 
+    @property
+    def inner_width(self) -> int:
+        """Cells of a line: without the scrollbar."""
+        return self.scrollable_content_region.width
+
     def set_lines(self, lines: Sequence[Line]) -> None:
         """Show these lines."""
         before, self.lines = self.lines, tuple(lines)
@@ -41,12 +46,12 @@ class LinesView(ScrollView):
         top = self.scroll_offset.y
         for number in range(top, min(len(self.lines), top + self.size.height)):
             if before[number] != self.lines[number]:
-                self.refresh(Region(0, number - top, self.size.width, 1))
+                self.refresh(Region(0, number - top, self.inner_width, 1))
 
     def render_line(self, y: int) -> Strip:
         """One line of the page."""
         left, top = self.scroll_offset
-        width = self.size.width
+        width = self.inner_width
         number = top + y
         if number >= len(self.lines):
             return Strip.blank(width, self.rich_style)

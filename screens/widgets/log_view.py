@@ -159,7 +159,7 @@ class LogView(Widget, can_focus=True):
         self.go_to(number)
         return True
 
-    def set_wrap(self, wrap: bool) -> None:  # noqa: FBT001  # the only argument, and named by the method
+    def set_wrap(self, wrap: bool) -> None:
         """Break long lines, or cut them at the edge."""
         self.wrap = wrap
         self._aside = 0

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from ddconsole.core import states as st
 from ddconsole.core.fold import RunState
-from ddconsole.core.row_text import PROBLEMS
 from ddconsole.link.client import LinkPhase, LinkState
 from screens.spans import Line, Role, Span, cut, shown
 from screens.widgets.line_bar import LineBar
@@ -60,7 +59,8 @@ def _width(parts: list[tuple[int, list[Span]]]) -> int:
 def _parts(facts: HeaderFacts) -> list[tuple[int, list[Span]]]:
     state = facts.state
     counts = state.counts()
-    problems = sum(number for phase, number in counts.items() if phase in PROBLEMS)
+    failed = counts.get(st.CellPhase.FAILED, 0) + counts.get(st.CellPhase.INTERRUPTED, 0)
+    blocked, unfit = counts.get(st.CellPhase.BLOCKED, 0), counts.get(st.CellPhase.UNFIT, 0)
     skipped = counts.get(st.CellPhase.SKIPPED, 0) + counts.get(st.CellPhase.PRUNED, 0)
     done, total = counts.get(st.CellPhase.DONE, 0), len(state.cells)
     gone = (state.at if state.phase is st.RunPhase.ENDED else facts.now) - state.began if state.began else None
@@ -70,11 +70,13 @@ def _parts(facts: HeaderFacts) -> list[tuple[int, list[Span]]]:
         (0, [(cut(shown(facts.run), 24), Role.TITLE)]),
         (0, [(cut(shown(facts.host), 16) + " ", Role.STRONG), link_span(facts.link, facts.console_now)]),
         (0, [*_phase(state), (f" {done}/{total}", Role.STRONG)]),
-        (1, [(f"✗ {problems} failed", Role.BAD)] if problems else []),
+        (1, [(f"✗ {failed} failed", Role.BAD)] if failed else []),
+        (3, [(f"⊘ {blocked} blocked", Role.BAD)] if blocked else []),
+        (6, [(f"◇ {unfit} unfit", Role.WARN)] if unfit else []),
         (5, [(f"– {skipped} skipped", Role.DIM)] if skipped else []),
-        (4, [(f"{span_of_time(gone)} gone", Role.DIM)] if gone is not None else []),
+        (5, [(f"{span_of_time(gone)} gone", Role.DIM)] if gone is not None else []),
         (2, [(f"~{span_of_time(left)} left", Role.PLAIN)] if left else []),
-        (3, [(f"debt: {shown(debts[0])}" + (f" +{len(debts) - 1}" if debts[1:] else ""), Role.WARN)] if debts else []),
+        (4, [(f"debt: {shown(debts[0])}" + (f" +{len(debts) - 1}" if debts[1:] else ""), Role.WARN)] if debts else []),
         (0, [(" SIMULATED ", Role.ALARM)] if facts.simulated else []),
     ]
 

@@ -65,6 +65,7 @@ class SweepTable(ScrollView, can_focus=True):
         self._placed: list[Placed] = []
         self._strips: dict[str, Strip] = {}
         self._shift = 0
+        self._scrolls_later = False
 
     # --- what is shown
 
@@ -89,6 +90,11 @@ class SweepTable(ScrollView, can_focus=True):
             self._strips.pop(name, None)
             if name in self._places:
                 self._refresh_row(self._places[name])
+
+    @property
+    def inner_width(self) -> int:
+        """Cells of a row: without the scrollbar."""
+        return self.scrollable_content_region.width
 
     def row_under_cursor(self) -> RowText | None:
         """The row of the cell under the cursor."""
@@ -117,7 +123,7 @@ class SweepTable(ScrollView, can_focus=True):
         return True
 
     def _lay_out(self) -> None:
-        self._placed = fit(self._needed, self.size.width, self._shift)
+        self._placed = fit(self._needed, self.inner_width, self._shift)
         self._strips.clear()
         self.refresh()
 
@@ -137,11 +143,11 @@ class SweepTable(ScrollView, can_focus=True):
     def _refresh_row(self, number: int) -> None:
         y = number - self.scroll_offset.y + _HEADER
         if _HEADER <= y < self.size.height:
-            self.refresh(Region(0, y, self.size.width, 1))
+            self.refresh(Region(0, y, self.inner_width, 1))
 
     def render_line(self, y: int) -> Strip:
         """The header, or one row."""
-        width = self.size.width
+        width = self.inner_width
         if y < _HEADER:
             return self._header_strip().adjust_cell_length(width, self.rich_style)
         number = self.scroll_offset.y + y - _HEADER
@@ -150,10 +156,10 @@ class SweepTable(ScrollView, can_focus=True):
             strip = Strip([Segment(text, role_style(self, Role.DIM))] if text else [])
             return strip.adjust_cell_length(width, self.rich_style).apply_style(self.rich_style)
         row = self.rows[number]
-        strip = self._strips.get(row.id)
-        if strip is None:
-            strip = self._strips[row.id] = self._row_strip(row).adjust_cell_length(width)
-        return strip.apply_style(self._base_style(row))
+        found = self._strips.get(row.id)
+        if found is None:
+            found = self._strips[row.id] = self._row_strip(row).adjust_cell_length(width).simplify()
+        return found.apply_style(self._base_style(row))
 
     def _base_style(self, row: RowText) -> Style:
         base = self.rich_style
@@ -166,13 +172,13 @@ class SweepTable(ScrollView, can_focus=True):
     def _header_strip(self) -> Strip:
         titles = [set_title(one) for one in self._placed]
         hidden = len(COLUMNS) - len(self._placed)
-        left = "‹ " if self._shift else "  "
+        left = "◂ " if self._shift else "  "
         style = self.rich_style + self.get_component_rich_style("sweep-table--header", partial=True)
         text = left + " ".join(titles)
-        room = self.size.width - len(text)
+        room = self.inner_width - len(text)
         if hidden > self._shift and room >= 1:
-            text += " " * (room - 1) + "›"
-        return Strip([Segment(text.ljust(self.size.width), style)])
+            text += " " * (room - 1) + "▸"
+        return Strip([Segment(text.ljust(self.inner_width), style)])
 
     def _row_strip(self, row: RowText) -> Strip:
         role = PHASE_ROLES[row.phase]
@@ -180,7 +186,7 @@ class SweepTable(ScrollView, can_focus=True):
         bar = "▌" if row.id == self.cursor else " "
         mark = "●" if row.id in self.marked else " "
         segments = [self._segment(bar, Role.ACCENT), self._segment(mark, Role.ACCENT)]
-        room = self.size.width - MARGIN
+        room = self.inner_width - MARGIN
         for one in self._placed:
             if one.column.figure and row.cause:
                 cause_role = Role.DIM if row.phase in _QUIET else role
@@ -189,7 +195,8 @@ class SweepTable(ScrollView, can_focus=True):
             text = getattr(row, one.column.field)
             text_role = ground
             if one.column.field == "word":
-                text, text_role = f"{row.glyph} {text}" + ("?" if row.stale else ""), Role.DIM if row.stale else role
+                text = f"{'?' if row.stale else row.glyph} {text}"
+                text_role = Role.DIM if row.stale else role
             elif one.column.field == "spread":
                 text_role = Role.LIVE if row.live else Role.DIM
             elif one.column.field in {"speed_up", "rate"} and not row.stale:
@@ -218,10 +225,17 @@ class SweepTable(ScrollView, can_focus=True):
         if place is None or height <= 0:
             return
         top = self.scroll_offset.y
-        if place < top:
-            self.scroll_to(y=place, animate=False)
-        elif place >= top + height:
-            self.scroll_to(y=place - height + 1, animate=False)
+        wanted = place if place < top else (place - height + 1 if place >= top + height else top)
+        if wanted != top:
+            self.scroll_to(y=wanted, animate=False, force=True)
+            if self.scroll_offset.y != wanted and not self._scrolls_later:
+                self._scrolls_later = True
+                self.call_after_refresh(self._scroll_later)
+
+    def _scroll_later(self) -> None:
+        """Rows that came in this very moment can be scrolled to once they are laid out."""
+        self._scroll_to_cursor()
+        self._scrolls_later = False
 
     def _go(self, place: int) -> None:
         if self.rows:

@@ -20,7 +20,7 @@ def braille(values: Sequence[float | None], width: int, height: int, top: float)
     """
     columns = width * 2
     shown = [_finite(value) for value in values[-columns:]]
-    padded: list[float | None] = [None] * (columns - len(shown)) + shown
+    padded: list[float | None] = [*([None] * (columns - len(shown))), *shown]
     levels = [None if value is None else _level(value, top, height * 4) for value in padded]
     return [_row(levels, width, (height - 1 - line) * 4) for line in range(height)]
 

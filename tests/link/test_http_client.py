@@ -144,6 +144,25 @@ async def test_a_log_comes_in_pieces(client: HttpAgentClient, agent: FakeAgent) 
         await client.log(RUN, 2, 0, 3)
 
 
+async def test_a_client_closed_while_it_connects_leaves_nothing_open(socket_file: Path) -> None:
+    made: list[aiohttp.ClientSession] = []
+    go_on = asyncio.Event()
+
+    async def session() -> aiohttp.ClientSession:
+        await go_on.wait()
+        made.append(new_session(aiohttp.UnixConnector(str(socket_file))))
+        return made[0]
+
+    client = HttpAgentClient(session, "fake")
+    asking = asyncio.create_task(client.hello())
+    await asyncio.sleep(0)
+    await client.close()
+    go_on.set()
+    with pytest.raises(LinkLost, match="closed here"):
+        await asking
+    assert made[0].closed
+
+
 async def test_a_closed_client_makes_no_new_link(client: HttpAgentClient) -> None:
     await client.hello()
     await client.close()

@@ -76,6 +76,17 @@ async def test_an_agent_is_started_detached_and_found_again(place: Place) -> Non
     assert place.started() == [pid]
 
 
+async def test_the_real_agent_is_one_however_often_it_is_called_for(place: Place) -> None:
+    routes = [LocalAgentRoute(place.state, socket_base=str(place.base)) for _ in range(2)]
+    clients = [HttpAgentClient(route.open, "local") for route in routes]
+    hellos = await asyncio.gather(*(client.hello() for client in clients))
+    assert hellos[0].agent == hellos[1].agent
+    await clients[0].quit()
+    for client in clients:
+        await client.close()
+    assert await until_gone(hellos[0].pid)
+
+
 async def test_two_consoles_at_the_same_time_get_one_agent(place: Place) -> None:
     pids = await asyncio.gather(*(pid_of(place.route()) for _ in range(3)))
     assert len(set(pids)) == 1

@@ -11,7 +11,7 @@ import asyncssh
 import psutil
 import pytest
 from fake_agent import RUN
-from sshd import Sshd, prepared, until_gone
+from sshd import USER, Sshd, prepared, until_gone
 from waiting import until
 
 from ddconsole.link.bundle import BundleExtras
@@ -20,6 +20,7 @@ from ddconsole.link.deploy import HostAgent, HostDeployment
 from ddconsole.link.feed_run import LiveRunFeed
 from ddconsole.link.host_spec import HostSpec
 from ddconsole.link.http_client import HttpAgentClient
+from ddconsole.link.on_host import socket_path
 from ddconsole.link.ssh_agent import SshAgentRoute
 from ddconsole.link.ssh_host import HostConnection, connect_ssh
 from ddconsole.link.stages import Stage, StageError
@@ -95,7 +96,8 @@ class Remote:
         for pid in self.agents():
             os.kill(pid, signal.SIGKILL)
             assert await until_gone(pid)
-        process = await asyncio.create_subprocess_exec("rm", "-rf", self.state)
+        socket = Path(socket_path(self.state, self.sshd.user.pw_uid))
+        process = await asyncio.create_subprocess_exec("rm", "-rf", self.state, str(socket.parent))
         await process.wait()
 
 
@@ -177,11 +179,18 @@ async def test_a_configuration_cannot_turn_the_check_off(sshd: Sshd, tmp_path: P
         await connect_ssh(alias, settings)
 
 
+async def make_locked_key(path: Path) -> None:
+    keygen = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(path)]
+    assert await (await asyncio.create_subprocess_exec(*keygen)).wait() == 0
+
+
 async def test_an_alias_of_the_ssh_configuration_is_enough(sshd: Sshd, tmp_path: Path) -> None:
     config = tmp_path / "config"
+    await make_locked_key(tmp_path / "locked")
     config.write_text(
         f"Host box\n HostName 127.0.0.1\n Port {sshd.port}\n User {sshd.user.pw_name}\n"
-        f" IdentityFile {sshd.folder}/client_key\n UserKnownHostsFile {sshd.folder}/known_hosts\n"
+        f" IdentityFile {tmp_path}/locked\n IdentityFile {sshd.folder}/client_key\n"
+        f" UserKnownHostsFile {sshd.folder}/known_hosts\n"
     )
     settings = sshd.settings(config_files=(config,), known_hosts_files=None, key_files=None)
     host = await connect_ssh(HostSpec("box", "box"), settings)
@@ -197,8 +206,7 @@ async def test_a_refused_login_says_what_the_server_offers(open_sshd: Sshd, tmp_
 
 
 async def test_a_key_with_a_passphrase_is_told_not_asked(open_sshd: Sshd, tmp_path: Path) -> None:
-    key = asyncssh.generate_private_key("ssh-ed25519")
-    (tmp_path / "locked").write_bytes(key.export_private_key(passphrase="x"))
+    await make_locked_key(tmp_path / "locked")
     with pytest.raises(StageError, match=r"E105 .*assphrase") as refused:
         await connect_ssh(open_sshd.spec, open_sshd.settings(key_files=(tmp_path / "locked",)))
     assert refused.value.stage is Stage.AUTH
@@ -239,6 +247,16 @@ async def test_more_sessions_than_sshd_allows_wait_instead_of_failing(host: Host
 
 
 # --- the agent
+
+
+async def test_the_real_agent_runs_from_what_was_brought(remote: Remote) -> None:
+    client = remote.client(remote.agent(module="ddconsole.agent", extras=BundleExtras()))
+    hello = await client.hello()
+    assert (hello.run, await client.runs()) == (None, [])
+    assert psutil.Process(hello.pid).uids().real == remote.sshd.user.pw_uid
+    await client.quit()
+    await client.close()
+    assert await until_gone(hello.pid)
 
 
 async def test_an_agent_is_brought_started_and_found_again(remote: Remote) -> None:
@@ -359,8 +377,10 @@ async def test_two_consoles_bring_one_agent(remote: Remote) -> None:
 
 
 async def test_a_host_without_a_fitting_python_is_told(remote: Remote) -> None:
+    route = remote.route(remote.agent(python="/no/python"))
     with pytest.raises(StageError, match=r"E141 .*found none of /no/python") as refused:
-        await remote.route(remote.agent(python="/no/python")).open()
+        await route.open()
+    await route.close()
     assert refused.value.stage is Stage.PYTHON
     assert not Path(remote.state).exists()
 
@@ -401,6 +421,8 @@ async def test_a_link_lost_during_the_upload_leaves_nothing_to_start_from(breaka
 
 
 async def test_noisy_login_scripts_do_no_harm(remote: Remote) -> None:
+    if remote.sshd.user.pw_name != USER:
+        pytest.skip("only a test account's login scripts may be changed")
     rc = Path(remote.sshd.user.pw_dir) / ".bashrc"
     before = rc.read_bytes() if rc.exists() else None
     rc.write_text("echo 'Welcome! {'; echo 'warning' >&2; printf '\\377\\n'\n")

@@ -75,6 +75,16 @@ def test_memory_of_a_server_that_is_still_there_is_missing_to_the_next(start: St
     assert re.search(rf"torch\.OutOfMemoryError: CUDA out of memory\..* Process {holder} has \d", second.log)
 
 
+def test_memory_of_a_server_that_is_gone_is_not_missing_to_the_next(start: Start) -> None:
+    first = start(scale=200.0)
+    first.wait_until_ready()
+    first.process.kill()
+    first.end()
+    second = start(scale=200.0)
+    second.wait_until_ready()
+    assert "avail mem=94.37 GB" in second.log
+
+
 def test_arguments_that_are_refused_end_with_1(start: Start) -> None:
     server = start("--speculative-algorithm", "DFLASH")
     assert server.end() == 1

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import pwd
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,7 +20,8 @@ import pytest
 from ddconsole.link.host_spec import HostSpec
 from ddconsole.link.ssh_host import SshSettings
 
-USER = "ddctest"
+USER = f"ddctest{os.environ.get('PYTEST_XDIST_WORKER', '')}"
+"""One to a worker: a test may change the account's login scripts."""
 PROGRAM = "/usr/sbin/sshd"
 _CONFIG = """
 Port {port}
@@ -186,13 +186,6 @@ async def until_gone(pid: int, seconds: float = 10.0) -> bool:
             return True
         await asyncio.sleep(0.05)
     return False
-
-
-def remove_home_folder(user: pwd.struct_passwd, folder: Path) -> None:
-    """Remove what a test left in the account's home, and nothing above it."""
-    assert folder.is_relative_to(user.pw_dir)
-    assert folder != Path(user.pw_dir)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def environment_of(pid: int) -> Mapping[str, str]:

@@ -11,7 +11,14 @@ from ddconsole.core.records import CellProgress
 from ddconsole.core.sweep import Cell, Deployment, Placement, Sampling, Speculative, WorkloadPoint, to_json
 from tests.screens.fake_feed import FakeFeed
 
-METHODS = {"ar": 28.4, "dflash": 100.1, "ddtree-b8": 108.3, "ddtree-b15": 124.2, "ddtree-b16": 123.1, "ddtree-b32": 81.0}
+METHODS = {
+    "ar": 28.4,
+    "dflash": 100.1,
+    "ddtree-b8": 108.3,
+    "ddtree-b15": 124.2,
+    "ddtree-b16": 123.1,
+    "ddtree-b32": 81.0,
+}
 ACCEPTANCE = {"ar": 1.0, "dflash": 4.81, "ddtree-b8": 5.02, "ddtree-b15": 5.62, "ddtree-b16": 5.60, "ddtree-b32": 4.1}
 PLACES = {1: (7,), 4: (4, 5, 6, 7), 8: tuple(range(8))}
 SAMPLING = Sampling()
@@ -29,11 +36,15 @@ def points() -> list[WorkloadPoint]:
 
 def deployments(methods: Mapping[str, float] = METHODS) -> list[Deployment]:
     """One for each method and tensor-parallel size."""
-    found = []
+    found: list[Deployment] = []
     for size, gpus in PLACES.items():
         for method in methods:
             speculative = Speculative("ddtree", int(method[8:])) if method.startswith("ddtree") else None
-            args: dict[str, Any] = {"attention-backend": "triton", "mem-fraction-static": 0.85, "grammar-backend": "none"}
+            args: dict[str, Any] = {
+                "attention-backend": "triton",
+                "mem-fraction-static": 0.85,
+                "grammar-backend": "none",
+            }
             if speculative is not None:
                 args["speculative-ddtree-budget"] = speculative.budget
             name = f"d{len(found) + 1:02}"
@@ -126,7 +137,7 @@ def done(made: FakeFeed, cell: str, launch_number: int, flags: tuple[str, ...] =
     made.emit(ev.AttemptDone(cell, attempt, launch_number, "ab", "f", result, flags), seconds=45)
 
 
-CUDA_MEMORY = {
+CUDA_MEMORY: dict[str, Any] = {
     "cause": "OOM-GRAPHS",
     "text": "CUDA out of memory while capturing graphs",
     "evidence": (
@@ -162,8 +173,12 @@ def midway(*, simulated: bool = False) -> FakeFeed:
     unrecognised = "error: unrecognized arguments: --speculative-ddtree-budget 32"
     made.emit(
         ev.LaunchFailed(
-            4, "ARG-UNRECOGNIZED", "the build does not know --speculative-ddtree-budget", (unrecognised,),
-            "take the flag out (E), or point the plan's engine.python at the patched build", "change",
+            4,
+            "ARG-UNRECOGNIZED",
+            "the build does not know --speculative-ddtree-budget",
+            (unrecognised,),
+            "take the flag out (E), or point the plan's engine.python at the patched build",
+            "change",
         ),
         ev.LaunchGone(4),
     )
@@ -284,25 +299,46 @@ def machine(at: float, seconds: int = 0, gpus: int = 8, busy: tuple[int, ...] = 
 FINDINGS: list[dict[str, Any]] = [
     {"id": "host-reachable", "proves": "the host answers", "outcome": "pass", "observed": "12 ms", "blocks": True},
     {
-        "id": "gpu-count", "proves": "as many GPUs as the plan expects", "outcome": "pass",
-        "observed": "8 GPUs", "expected": "8", "blocks": True,
+        "id": "gpu-count",
+        "proves": "as many GPUs as the plan expects",
+        "outcome": "pass",
+        "observed": "8 GPUs",
+        "expected": "8",
+        "blocks": True,
     },
     {
-        "id": "memory-free", "proves": "GPU memory is free where the plan needs it", "outcome": "fail",
-        "observed": "GPU 0: 61.2 GiB held by pid 2210 (python, user mara)", "expected": "below 1 GiB on GPU 0-7",
+        "id": "memory-free",
+        "proves": "GPU memory is free where the plan needs it",
+        "outcome": "fail",
+        "observed": "GPU 0: 61.2 GiB held by pid 2210 (python, user mara)",
+        "expected": "below 1 GiB on GPU 0-7",
         "evidence": ["pid 2210  /opt/venv/bin/python train.py"],
-        "remedy": "ask mara, or take GPU 0 out of the plan's placement", "blocks": True,
+        "remedy": "ask mara, or take GPU 0 out of the plan's placement",
+        "blocks": True,
     },
     {
-        "id": "numa-crossing", "proves": "no placement crosses NUMA nodes without need", "outcome": "warn",
-        "observed": "TP8 spans NUMA 0 and 1", "expected": "one node", "remedy": "nothing: eight GPUs are on two nodes",
+        "id": "numa-crossing",
+        "proves": "no placement crosses NUMA nodes without need",
+        "outcome": "warn",
+        "observed": "TP8 spans NUMA 0 and 1",
+        "expected": "one node",
+        "remedy": "nothing: eight GPUs are on two nodes",
         "blocks": False,
     },
     {
-        "id": "attention-backend", "proves": "the attention backend fits the GPU", "outcome": "unknown",
-        "observed": "the build's --help did not answer within 30 s", "remedy": "run it by hand", "blocks": True,
+        "id": "attention-backend",
+        "proves": "the attention backend fits the GPU",
+        "outcome": "unknown",
+        "observed": "the build's --help did not answer within 30 s",
+        "remedy": "run it by hand",
+        "blocks": True,
     },
-    {"id": "model-complete", "proves": "the model is whole where the plan says it is", "outcome": "pass",
-     "observed": "11 of 11 shards, 53.8 GiB", "blocks": True},
+    {
+        "id": "model-complete",
+        "proves": "the model is whole where the plan says it is",
+        "outcome": "pass",
+        "observed": "11 of 11 shards, 53.8 GiB",
+        "blocks": True,
+    },
     {"id": "disk", "proves": "there is room for results", "outcome": "skip", "observed": "not asked", "blocks": False},
 ]

@@ -32,6 +32,8 @@ async def live(feed: FakeFeed) -> None:
         await asyncio.sleep(0.5)
         second += 1
         feed.clock += 0.5
+        if feed.link.phase is LinkPhase.UP:
+            feed.set_link(LinkPhase.UP)
         rate = 121 + random.uniform(-6, 6)
         done = min(25, 12 + second // 8)
         feed.set_progress(CellProgress("c029", 1, done, 25, 0, 1, rate, feed.clock), rate, acceptance=5.6)
@@ -62,7 +64,9 @@ async def pictures(folder: Path, scene: str) -> None:
                 for key in keys:
                     await pilot.press(key)
                     await pilot.pause(0.05)
-                await pilot.pause(0.5)
+                await pilot.pause(0.9)
+                if scene != "lost":
+                    app.session.feed.link = made(scene).link
                 app.save_screenshot(f"{scene}-{width}x{height}-{name}.svg", str(folder))
 
 
