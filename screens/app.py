@@ -205,11 +205,11 @@ class ConsoleApp(App[int]):
     def _leave_question(self) -> Question:
         feed = self.session.feed
         active = feed.state.phase is not st.RunPhase.ENDED and feed.link.phase is not LinkPhase.OFFLINE
-        goes_on = f"nothing: the sweep goes on on {feed.host}. Come back with: ddconsole attach {feed.run}"
+        goes_on = [f"nothing: the sweep goes on on {feed.host}", f"come back with: ddconsole attach {feed.run}"]
         return Question(
             title="Leave the console?",
             where=f"{feed.host}, run {feed.run}",
-            costs=[goes_on if active else "nothing: the run has ended"],
+            costs=goes_on if active else ["nothing: the run has ended"],
             yes="leave",
             no="stay",
         )

@@ -45,8 +45,17 @@ def matching(items: Sequence[Findable], wanted: str) -> list[Findable]:
     words = wanted.lower().split()
     found = [item for item in items if all(word in f"{item.name} {item.text} {item.note}".lower() for word in words)]
     if words:
-        found.sort(key=lambda item: not item.name.lower().removeprefix("cell ").startswith(words[0]))
+        found.sort(key=lambda item: _distance(item.name.lower().removeprefix("cell "), " ".join(words)))
     return found
+
+
+def _distance(name: str, wanted: str) -> int:
+    """0 for the name itself, 1 and 2 for names that begin so, 3 for others; equal ones keep their order."""
+    if name == wanted:
+        return 0
+    if name.startswith(wanted):
+        return 1
+    return 2 if name.startswith(wanted.split(" ", 1)[0]) else 3
 
 
 class FindScreen(ModalScreen[Findable | None]):

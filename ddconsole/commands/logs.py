@@ -74,8 +74,8 @@ async def _print_remote(options: argparse.Namespace, folder: Path, state: RunSta
             if not newline:
                 _show(rest.decode(errors="replace"))
                 break
-            for line in whole.split(b"\n"):
-                _show(line.decode(errors="replace"))
+            for raw in whole.split(b"\n"):
+                _show(raw.decode(errors="replace"))
             offset += len(whole) + 1
         if not options.follow:
             return

@@ -19,7 +19,7 @@ def main(options: argparse.Namespace) -> int:
     except (*EXPECTED, PlanError, WorkloadTextError) as problem:
         return fail(problem)
     expansion = sweep.expansion
-    seconds = estimate_of_expansion(expansion)
+    seconds = estimate_of_expansion(expansion, sweep.plan.engine.kind)
     if options.json:
         printed(
             {

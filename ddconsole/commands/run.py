@@ -65,11 +65,14 @@ def _begin(options: argparse.Namespace, sweep: PlannedSweep) -> Begun:
         host = options.host or sweep.plan.host
         return Begun(submission_of(sweep, run, host), host, python, None)
     from ddconsole.rehearsal.command import environment, prepare_state, rehearsal_command  # noqa: PLC0415
-    from ddconsole.rehearsal.faults import faults_from_json  # noqa: PLC0415
+    from ddconsole.rehearsal.faults import FaultFileError, rules_from_json  # noqa: PLC0415
 
     faults = _faults(options.faults)
     state = state_home() / "rehearsal" / "hosts" / run
-    prepare_state(state, faults_from_json(faults))
+    try:
+        prepare_state(state, rules_from_json(faults, str(options.faults)))
+    except FaultFileError as problem:
+        raise UsageProblem(str(problem)) from problem
     rehearsal = Rehearsal(rehearsal_command(), options.scale, tuple(faults))
     submission = submission_of(sweep, run, "local", rehearsal)
     return Begun(submission, "local", python, environment(state, options.scale))

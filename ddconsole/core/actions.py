@@ -196,9 +196,10 @@ def possible_for(row: CellRow) -> str:
 
 
 def _possible_for_run(state: RunState) -> str:
-    legal = [one for one in _RUN if isinstance(one.command, st.RunCommand)]
-    names = [f"{one.key} {one.label}" for one in legal if not refusal(one, state, ())]
-    return ", ".join(names) or "nothing"
+    legal = [
+        one for one in _RUN if isinstance(one.command, st.RunCommand) and state.phase in st.RUN_COMMANDS[one.command]
+    ]
+    return ", ".join(f"{one.key} {one.label}" for one in legal) or "nothing"
 
 
 _HINTS: dict[st.CellPhase, tuple[str, ...]] = {

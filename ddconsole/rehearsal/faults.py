@@ -78,7 +78,16 @@ def read_faults(folder: Path) -> tuple[FaultRule, ...]:
     value = read_json(path)
     if not isinstance(value, dict) or not isinstance(value.get("rules"), list):
         raise FaultFileError(f'{path}: not a JSON object with a list "rules"')
-    return tuple(_rule(one, f"{path}: rule {number}") for number, one in enumerate(value["rules"], 1))
+    return rules_from_json(value["rules"], str(path))
+
+
+def rules_from_json(values: Sequence[Any], place: str) -> tuple[FaultRule, ...]:
+    """Rules out of a JSON list.
+
+    Raises:
+        FaultFileError: a rule is wrong; the text says which, at `place`, and why.
+    """
+    return tuple(_rule(one, f"{place}: rule {number}") for number, one in enumerate(values, 1))
 
 
 def claim_fault(folder: Path, arguments: ServerArguments) -> FaultRule | None:

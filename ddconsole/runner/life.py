@@ -5,7 +5,9 @@ import errno
 import json
 import logging
 import signal
+import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from ddconsole.core.clock import Clock
@@ -27,6 +29,7 @@ from ddconsole.core.states import Cause
 from ddconsole.engines.engine import Engine, EngineArgumentError, Readiness, ServerStart
 from ddconsole.engines.register import engine as engine_of
 from ddconsole.load.prompts import WorkloadTexts
+from ddconsole.runner.binding import binding_of
 from ddconsole.runner.event_file import EventFile
 from ddconsole.runner.gpu_lease import GpuLease
 from ddconsole.runner.gpu_memory import GpuMemory
@@ -168,14 +171,14 @@ class LaunchLife:
         )
         command = self._engine.server_command(start)
         self._server.exclude(await self._load.start())
+        binding = await binding_of(order.deployment.placement, simulated=order.simulated)
         began = self._clock.monotonic()
+        cwd = Path(order.engine["cwd"]) if order.engine.get("cwd") else None
         try:
-            main = await self._server.start(command, Path(order.engine["cwd"]) if order.engine.get("cwd") else None)
-        except OSError as problem:
+            main = await self._server.start(command, cwd, binding)
+        except (OSError, subprocess.SubprocessError) as problem:
             raise LaunchFailure(
-                Cause(
-                    "EXEC", f"cannot start {command.argv[0]}: {problem.strerror or problem}", do="check engine.command"
-                )
+                Cause("EXEC", f"cannot start {command.argv[0]}: {problem}", do="check engine.command and engine.cwd")
             ) from problem
         await self._write(LaunchStarting(order.launch, "process started", None, main.pid, order.port))
         watch = LogWatch(
@@ -199,6 +202,7 @@ class LaunchLife:
             )
             if readiness is None:
                 return
+            readiness = replace(readiness, build={**readiness.build, "binding": binding.in_words()})
             cells = CellMeasurement(self._run, order, self._engine, start, api, self._load, self._texts, self._clock)
             await self._first_words(cells, readiness, self._clock.monotonic() - began)
             await self._measure_cells(cells, readiness, watch)

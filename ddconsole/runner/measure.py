@@ -294,14 +294,15 @@ class CellMeasurement:
 
     def _task(self, cell: str, attempt: int, point: WorkloadPoint) -> LoadTask:
         conversation = point.kind == "conversation"
-        name = self._any_prompts() if point.prompts == "canary" else point.prompts
+        canary = point.prompts == "canary"
+        name = self._any_prompts() if canary else point.prompts
         return LoadTask(
             cell=cell,
             attempt=attempt,
             base_url=f"http://{self._start.host}:{self._start.port}",
             model=self._start.served_name,
             point=point,
-            prompts=() if conversation else self._texts.prompts[name],
+            prompts=() if conversation else self._texts.prompts[name][: 1 if canary else None],
             script=self._texts.scripts[name] if conversation else None,
             body=self._engine.request_body(self._start, point),
         )

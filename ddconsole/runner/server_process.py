@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ddconsole.core.clock import Clock
 from ddconsole.engines.engine import ServerCommand, StopStep
+from ddconsole.runner.binding import Binding
 from ddconsole.runner.identity import (
     ProcessIdentity,
     descendants,
@@ -46,8 +47,8 @@ class ServerProcess:
         self._not_ours: set[int] = set()
         self.main: ProcessIdentity | None = None
 
-    async def start(self, command: ServerCommand, cwd: Path | None) -> ProcessIdentity:
-        """Start the server, its output straight into `server.log`.
+    async def start(self, command: ServerCommand, cwd: Path | None, binding: Binding) -> ProcessIdentity:
+        """Start the server, bound to its nodes, its output straight into `server.log`.
 
         Raises:
             OSError: the program cannot be executed.
@@ -63,6 +64,7 @@ class ServerProcess:
                 cwd=cwd or self._launch.server_folder,
                 env=environment,
                 start_new_session=True,
+                preexec_fn=binding.apply if binding.cpus else None,
             )
         self.main = identify(self._process.pid)
         if self.main is None:

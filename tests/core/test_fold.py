@@ -68,7 +68,7 @@ def test_fields_of_a_newer_version_are_ignored() -> None:
 def test_a_failure_that_may_be_retried_goes_back_to_pending_twice_at_most() -> None:
     state = small_run(*launched())
     for attempt in (1, 2, 3):
-        events = [started("c001", attempt), failed("c001", attempt, "asis")]
+        events: list[ev.Event] = [started("c001", attempt), failed("c001", attempt, "asis")]
         state = fold(entries(events, state.seq + 1), state)
         expected = st.CellPhase.FAILED if attempt == 3 else st.CellPhase.PENDING
         assert phase(state, "c001") is expected, attempt

@@ -3,7 +3,7 @@
 import contextlib
 
 import pytest
-import yaml  # type: ignore[import-untyped]  # no stubs; only here, to compare with
+import yaml
 from hypothesis import given
 from hypothesis import strategies as s
 

@@ -1,8 +1,8 @@
 """A server for tests of the runner: it takes llama-server's flags and speaks its protocol, and behaves badly on demand.
 
 It loads slowly, starts workers that retitle themselves and leave the session, and does what its flags say:
-`--load-seconds`, `--workers`, `--on-term drain|ignore|exit`, `--hang-after CHUNKS`, `--die-after CHUNKS`, `--die-loading`,
-`--hang-loading`, `--error-in-stream`, `--no-tokens`, `--pace SECONDS`.
+`--load-seconds`, `--workers`, `--on-term drain|ignore|exit`, `--hang-after CHUNKS`, `--die-after CHUNKS`,
+`--die-loading`, `--hang-loading`, `--error-in-stream`, `--no-tokens`, `--pace SECONDS`.
 """
 
 import argparse

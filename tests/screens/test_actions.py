@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -83,6 +84,16 @@ def test_a_refusal_says_what_is_possible() -> None:
     text = refusal(BY_ID["stop"], feed.state, [feed.state.cells["c001"]])
     assert "c001 is done" in text
     assert "R retry" in text
+
+
+@pytest.mark.parametrize("phase", list(st.RunPhase))
+def test_run_commands_are_legal_by_the_table_in_every_phase(phase: st.RunPhase) -> None:
+    state = replace(ct200.midway().state, phase=phase)
+    for action in (one for one in ACTIONS if isinstance(one.command, st.RunCommand)):
+        assert isinstance(action.command, st.RunCommand)
+        legal = phase in st.RUN_COMMANDS[action.command]
+        assert (refusal(action, state, ()) == "") is legal
+    assert hints(Place.SWEEP, state, ())[-1].id == "help"
 
 
 def test_hints_are_few_and_fit_the_cell() -> None:
