@@ -33,7 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; the exit status. Every expected failure is one line on standard error, never a traceback."""
     options = parser().parse_args(arguments)
     verb = options.verb or "open"
-    module = import_module(_MODULES[verb])
+    try:
+        module = import_module(_MODULES[verb])
+    except ModuleNotFoundError as problem:
+        if (problem.name or "ddconsole").partition(".")[0] in ("ddconsole", "screens"):
+            raise
+        print(f"ddconsole: the package {problem.name} is missing here → pip install ddconsole", file=sys.stderr)
+        return 2
     try:
         return int(module.main(options))
     except KeyboardInterrupt:

@@ -97,14 +97,18 @@ class ConsoleApp(App[int]):
     # --- the feed
 
     def _feed_changed(self, changed: frozenset[str]) -> None:
-        """Remember what changed; the frame is drawn at once, or when the last one is a tenth of a second old."""
+        """Remember what changed, and draw it from within the app: the feed calls from tasks of its own."""
         self._changed |= changed
         if not self._frame_waits and self.is_running:
             self._frame_waits = True
-            self._draw_frame()
-            self.set_timer(FRAME, self._frame_over)
+            self.call_later(self._begin_frame)
 
-    def _frame_over(self) -> None:
+    def _begin_frame(self) -> None:
+        """Draw at once; the next frame comes a tenth of a second later, if anything changes until then."""
+        self._draw_frame()
+        self.set_timer(FRAME, self._end_frame)
+
+    def _end_frame(self) -> None:
         self._frame_waits = False
         if self._changed:
             self._feed_changed(frozenset())

@@ -76,7 +76,7 @@ def bar(portion: float | None, width: int, role: Role) -> list[Span]:
     """A bar of `width` cells, in eighths, its rest dim; dots where nothing is known."""
     if portion is None:
         return [("·" * width, Role.DIM)]
-    eighths = round(portion * width * 8)
+    eighths = round(max(0.0, min(1.0, portion)) * width * 8)
     full, rest = divmod(eighths, 8)
     part = " ▏▎▍▌▋▊▉"[rest] if full < width else ""
     filled = "█" * full + part.strip(" ")

@@ -98,7 +98,12 @@ class LogsScreen(ConsoleScreen):
         self._offset, self._whole, self._loading = 0, False, False
         self._waiting.clear()
         self.view.clear()
-        self.session.feed.follow_log(launch, self._piece_came)
+        # The feed calls from a task of its own; widgets are touched from within the app.
+        self.session.feed.follow_log(launch, self._take_over)
+
+    def _take_over(self, piece: LogPiece) -> None:
+        if self.is_running:
+            self.call_later(self._piece_came, piece)
 
     def _piece_came(self, piece: LogPiece) -> None:
         if piece.launch != self._launch:

@@ -119,7 +119,7 @@ def _grid_lines(grid: Grid, state: RunState, known: Baselines, figures: Sequence
     second = "".join(cut(_what_varies(grid, point), size - 1).rjust(size) for point in points)
     lines: list[Line] = [
         tuple(title),
-        line((" " * (_NAME_WIDTH + 2) + first, Role.DIM)),
+        line((" " * (_NAME_WIDTH + 2) + first.rstrip(), Role.DIM)),
         line((" method".ljust(_NAME_WIDTH) + second, Role.DIM)),
     ]
     return lines + [_method_line(grid, method, points, (state, known), figures) for method in grid.methods]

@@ -47,6 +47,9 @@ class RowBook:
         self.estimates = remembered(Estimates())
         self.version = 0
         """Counts changes of `rows`."""
+        self.arrangement = 0
+        """Counts changes of which cells there are, and of their order."""
+        self._changed_at: dict[str, int] = {}
 
     @property
     def link_is_up(self) -> bool:
@@ -62,11 +65,23 @@ class RowBook:
         running = state.running_cell()
         if running is not None:
             changed.add(running.cell.id)
-        rows = {name: self._text(state, name) if name in changed else self.rows[name] for name in state.cells}
-        if len(rows) != len(self.rows) or any(self.rows.get(name) != rows[name] for name in changed):
+        if self.rows.keys() != state.cells.keys() or (changed and list(self.rows) != list(state.cells)):
+            self.arrangement += 1
+            changed = set(state.cells)
+        texts = {name: self._text(state, name) for name in changed}
+        new = {name: text for name, text in texts.items() if self.rows.get(name) != text}
+        if len(changed) == len(state.cells):
+            self.rows = {name: texts[name] for name in state.cells}
+        else:
+            self.rows |= new
+        if new:
             self.version += 1
-        self.rows = rows
+            self._changed_at |= dict.fromkeys(new, self.version)
         self._state, self._cells = state, state.cells
+
+    def changed_since(self, version: int) -> list[RowText]:
+        """Rows whose text is newer than a version of the book."""
+        return [self.rows[name] for name, at in self._changed_at.items() if at > version and name in self.rows]
 
     def live(self) -> LiveFigures:
         """What is known of the running cell beside the journal."""

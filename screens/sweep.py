@@ -48,6 +48,7 @@ class SweepScreen(ConsoleScreen):
         self._problems_first = False
         self._range_from: str | None = None
         self._shown: tuple[int, str, bool] | None = None
+        self._seen = 0
 
     def body(self) -> Sequence[Widget]:
         """The table, the filter above its details, the details."""
@@ -104,11 +105,17 @@ class SweepScreen(ConsoleScreen):
         self._show_details()
 
     def _show_rows(self) -> None:
-        key = (self.session.book.version, self._filter, self._problems_first)
-        if key == self._shown:
+        book = self.session.book
+        key = (book.arrangement, self._filter, self._problems_first)
+        plain = not self._filter and not self._problems_first
+        seen, self._seen = self._seen, book.version
+        if plain and key == self._shown:
+            self.table.update_rows(book.changed_since(seen))
+            return
+        if key == self._shown and seen == book.version:
             return
         self._shown = key
-        rows = [row for row in self.session.book.rows.values() if matches(row, self._filter)]
+        rows = [row for row in book.rows.values() if matches(row, self._filter)]
         if self._problems_first:
             rows.sort(key=lambda row: row.phase not in PROBLEMS)
         self.table.empty_text = "no cell matches the filter: esc clears it" if self._filter else "no cell yet"

@@ -43,7 +43,8 @@ def installed_agent() -> AgentCommand:
         importlib.metadata.distribution("ddconsole")
     except importlib.metadata.PackageNotFoundError:
         root = str(Path(ddconsole.__file__).parent.parent)
-        return AgentCommand((sys.executable, "-m", "ddconsole.agent"), {"PYTHONPATH": root})
+        paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+        return AgentCommand((sys.executable, "-m", "ddconsole.agent"), {"PYTHONPATH": paths})
     return AgentCommand((sys.executable, "-I", "-m", "ddconsole.agent"))
 
 

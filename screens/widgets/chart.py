@@ -11,7 +11,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from screens.spans import Role
-from screens.widgets.roles import ROLE_CLASSES, role_style
+from screens.widgets.roles import ROLE_CLASSES, RoleStyles
 
 _BAR = (79, 209, 232)
 _COLORS = ("green", "cyan", "orange", "magenta", "blue", "red", "white", "gray")
@@ -35,6 +35,7 @@ class Chart(Widget):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  # Textual's own name
         super().__init__(id=id)
+        self.styles_of = RoleStyles(self)
         self._data: ChartData | None = None
         self._drawn: tuple[ChartData, int, int] | None = None
         self._strips: list[Strip] = []
@@ -45,6 +46,13 @@ class Chart(Widget):
             self._data = data
             self.refresh()
 
+    def notify_style_update(self) -> None:
+        """Styles changed: draw everything again."""
+        super().notify_style_update()
+        self.styles_of.forget()
+        self._drawn = None
+        self.refresh()
+
     def on_resize(self, _event: events.Resize) -> None:
         """Another size, another drawing."""
         self.refresh()
@@ -54,16 +62,16 @@ class Chart(Widget):
         width = self.size.width
         strips = self._draw()
         strip = strips[y] if y < len(strips) else Strip.blank(width)
-        return strip.adjust_cell_length(width).apply_style(self.rich_style)
+        return strip.adjust_cell_length(width).apply_style(self.styles_of.ground)
 
     def _draw(self) -> list[Strip]:
         data, (width, height) = self._data, self.size
         if data is None or width < 20 or height < 5:
-            text = Text("  nothing to draw yet" if data is None else "", style=role_style(self, Role.DIM))
+            text = Text("  nothing to draw yet" if data is None else "", style=self.styles_of.of(Role.DIM))
             return [Strip(text.render(self.app.console))]
         if self._drawn != (data, width, height):
             self._drawn = (data, width, height)
-            title = Text(f" {data.title}", style=role_style(self, Role.ACCENT))
+            title = Text(f" {data.title}", style=self.styles_of.of(Role.ACCENT))
             drawn = Text.from_ansi(chart_text(data, width, height - 1))
             self._strips = [Strip(one.render(self.app.console, end="")) for one in (title, *drawn.split())]
         return self._strips

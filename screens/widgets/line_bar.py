@@ -6,7 +6,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from screens.spans import EMPTY, Line
-from screens.widgets.roles import ROLE_CLASSES, strip_of
+from screens.widgets.roles import ROLE_CLASSES, RoleStyles
 
 
 class LineBar(Widget):
@@ -19,6 +19,7 @@ class LineBar(Widget):
         super().__init__(id=id)
         self.line: Line = EMPTY
         self._hide_empty = hide_empty
+        self.styles_of = RoleStyles(self)
         if hide_empty:
             self.display = False
 
@@ -34,4 +35,10 @@ class LineBar(Widget):
     def render_line(self, y: int) -> Strip:
         """The line."""
         line = self.line if y == 0 else EMPTY
-        return strip_of(self, line, self.size.width).apply_style(self.rich_style)
+        return self.styles_of.strip(line, self.size.width).apply_style(self.styles_of.ground).simplify()
+
+    def notify_style_update(self) -> None:
+        """Styles changed: draw everything again."""
+        super().notify_style_update()
+        self.styles_of.forget()
+        self.refresh()

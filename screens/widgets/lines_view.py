@@ -9,7 +9,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from screens.spans import Line
-from screens.widgets.roles import ROLE_CLASSES, strip_of
+from screens.widgets.roles import ROLE_CLASSES, RoleStyles
 
 
 class LinesView(ScrollView):
@@ -26,6 +26,7 @@ class LinesView(ScrollView):
     def __init__(self, *, can_focus: bool = True, id: str | None = None) -> None:  # noqa: A002  # Textual's own name
         super().__init__(id=id)
         self.can_focus = can_focus
+        self.styles_of = RoleStyles(self)
         self.lines: Sequence[Line] = ()
 
     @property
@@ -54,11 +55,13 @@ class LinesView(ScrollView):
         width = self.inner_width
         number = top + y
         if number >= len(self.lines):
-            return Strip.blank(width, self.rich_style)
-        strip = strip_of(self, self.lines[number])
-        return strip.crop_extend(left, left + width, self.rich_style).apply_style(self.rich_style)
+            return Strip.blank(width, self.styles_of.ground)
+        strip = self.styles_of.strip(self.lines[number])
+        ground = self.styles_of.ground
+        return strip.crop_extend(left, left + width, ground).apply_style(ground).simplify()
 
     def notify_style_update(self) -> None:
         """Styles changed: draw everything again."""
         super().notify_style_update()
+        self.styles_of.forget()
         self.refresh()

@@ -15,7 +15,7 @@ from textual.widget import Widget
 
 from screens.log_buffer import LogBuffer, Severity
 from screens.spans import Role
-from screens.widgets.roles import ROLE_CLASSES, role_style
+from screens.widgets.roles import ROLE_CLASSES, RoleStyles
 
 PAINT_EVERY = 0.1
 """Seconds between two paints while lines stream in."""
@@ -55,6 +55,7 @@ class LogView(Widget, can_focus=True):
     def __init__(self, buffer: LogBuffer | None = None, *, id: str | None = None) -> None:  # noqa: A002  # Textual's
         super().__init__(id=id)
         self.buffer = buffer or LogBuffer()
+        self.styles_of = RoleStyles(self)
         self.following = True
         self.wrap = False
         self.search = ""
@@ -225,6 +226,12 @@ class LogView(Widget, can_focus=True):
 
     # --- drawing
 
+    def notify_style_update(self) -> None:
+        """Styles changed: draw everything again."""
+        super().notify_style_update()
+        self.styles_of.forget()
+        self.refresh()
+
     def on_resize(self, _event: events.Resize) -> None:
         """Lines break elsewhere."""
         self._top = (self._top[0], 0)
@@ -269,16 +276,16 @@ class LogView(Widget, can_focus=True):
         """One row of the view; the last one may carry how many lines are new."""
         width = self.size.width
         rows = self._visible_rows()
-        strip = self._row_strip(*rows[y]) if y < len(rows) else Strip.blank(width, self.rich_style)
+        strip = self._row_strip(*rows[y]) if y < len(rows) else Strip.blank(width, self.styles_of.ground)
         if y == self.size.height - 1 and self.new_lines and not self.following:
             pill = f" ▼ {self.new_lines:,} new (f follows) "
-            style = self.get_component_rich_style("log-view--pill", partial=True)
+            style = self.styles_of.component("log-view--pill")
             strip = Strip.join([strip.crop(0, max(0, width - len(pill))), Strip([Segment(pill, style)])])
-        return strip.apply_style(self.rich_style)
+        return strip.apply_style(self.styles_of.ground)
 
     def _row_strip(self, number: int, piece: int) -> Strip:
         severity = self.buffer.severity(number)
-        base = role_style(self, _SEVERITY_ROLES[severity])
+        base = self.styles_of.of(_SEVERITY_ROLES[severity])
         text = self._pieces(number)[piece]
         mark = _SEVERITY_MARKS[severity] if piece == 0 else " "
         bar = "▌" if number == self.cursor else " "
@@ -287,12 +294,12 @@ class LogView(Widget, can_focus=True):
         strip = Strip(body).crop(self._aside, self._aside + room)
         if not self.wrap and Strip(body).cell_length > self._aside + room and room:
             strip = Strip.join([strip.crop(0, room - 1), Strip([Segment("…", base)])])
-        head = Strip([Segment(bar, role_style(self, Role.ACCENT)), Segment(mark, base)])
+        head = Strip([Segment(bar, self.styles_of.of(Role.ACCENT)), Segment(mark, base)])
         strip = Strip.join([head, strip]).adjust_cell_length(self.size.width)
         if self._is_selected(number):
-            strip = strip.apply_style(self.get_component_rich_style("log-view--selected", partial=True))
+            strip = strip.apply_style(self.styles_of.component("log-view--selected"))
         elif number == self.cursor:
-            strip = strip.apply_style(self.get_component_rich_style("log-view--cursor", partial=True))
+            strip = strip.apply_style(self.styles_of.component("log-view--cursor"))
         return strip
 
     def _is_selected(self, number: int) -> bool:
@@ -310,6 +317,6 @@ class LogView(Widget, can_focus=True):
         start = 0
         while (place := haystack.find(self.search, start)) >= 0:
             end = place + len(self.search)
-            found += [Segment(text[start:place], style), Segment(text[place:end], role_style(self, Role.MATCH))]
+            found += [Segment(text[start:place], style), Segment(text[place:end], self.styles_of.of(Role.MATCH))]
             start = end
         return [*found, Segment(text[start:], style)]

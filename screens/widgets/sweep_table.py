@@ -19,7 +19,7 @@ from ddconsole.core import states as st
 from ddconsole.core.row_text import RowText
 from screens.spans import PHASE_ROLES, Role
 from screens.widgets.columns import COLUMNS, MARGIN, Placed, fit, needed_width
-from screens.widgets.roles import ROLE_CLASSES, role_style
+from screens.widgets.roles import ROLE_CLASSES, RoleStyles
 
 _QUIET = frozenset({st.CellPhase.SKIPPED, st.CellPhase.PRUNED, st.CellPhase.PENDING})
 _HEADER = 1
@@ -57,6 +57,7 @@ class SweepTable(ScrollView, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  # Textual's own name
         super().__init__(id=id)
+        self.styles_of = RoleStyles(self)
         self.rows: Sequence[RowText] = ()
         self.marked: frozenset[str] = frozenset()
         self.empty_text = "no cell"
@@ -82,6 +83,18 @@ class SweepTable(ScrollView, can_focus=True):
         for number in changed:
             self._strips.pop(rows[number].id, None)
             self._refresh_row(number)
+
+    def update_rows(self, changed: Sequence[RowText]) -> None:
+        """As `set_rows`, where cells and order are the same and only these texts are new."""
+        rows = list(self.rows)
+        for row in changed:
+            rows[self._places[row.id]] = row
+        self.rows = rows
+        if self._widen(changed):
+            return
+        for row in changed:
+            self._strips.pop(row.id, None)
+            self._refresh_row(self._places[row.id])
 
     def set_marked(self, marked: frozenset[str]) -> None:
         """Show these cells as marked."""
@@ -135,6 +148,7 @@ class SweepTable(ScrollView, can_focus=True):
     def notify_style_update(self) -> None:
         """Styles changed: draw everything again."""
         super().notify_style_update()
+        self.styles_of.forget()
         self._strips.clear()
         self.refresh()
 
@@ -149,12 +163,12 @@ class SweepTable(ScrollView, can_focus=True):
         """The header, or one row."""
         width = self.inner_width
         if y < _HEADER:
-            return self._header_strip().adjust_cell_length(width, self.rich_style)
+            return self._header_strip().adjust_cell_length(width, self.styles_of.ground)
         number = self.scroll_offset.y + y - _HEADER
         if number >= len(self.rows):
             text = f"  {self.empty_text}" if number == 0 else ""
-            strip = Strip([Segment(text, role_style(self, Role.DIM))] if text else [])
-            return strip.adjust_cell_length(width, self.rich_style).apply_style(self.rich_style)
+            strip = Strip([Segment(text, self.styles_of.of(Role.DIM))] if text else [])
+            return strip.adjust_cell_length(width, self.styles_of.ground).apply_style(self.styles_of.ground)
         row = self.rows[number]
         found = self._strips.get(row.id)
         if found is None:
@@ -162,18 +176,18 @@ class SweepTable(ScrollView, can_focus=True):
         return found.apply_style(self._base_style(row))
 
     def _base_style(self, row: RowText) -> Style:
-        base = self.rich_style
+        base = self.styles_of.ground
         if row.id in self.marked:
-            base += self.get_component_rich_style("sweep-table--marked", partial=True)
+            base += self.styles_of.component("sweep-table--marked")
         if row.id == self.cursor:
-            base += self.get_component_rich_style("sweep-table--cursor", partial=True)
+            base += self.styles_of.component("sweep-table--cursor")
         return base
 
     def _header_strip(self) -> Strip:
         titles = [set_title(one) for one in self._placed]
         hidden = len(COLUMNS) - len(self._placed)
         left = "◂ " if self._shift else "  "
-        style = self.rich_style + self.get_component_rich_style("sweep-table--header", partial=True)
+        style = self.styles_of.ground + self.styles_of.component("sweep-table--header")
         text = left + " ".join(titles)
         room = self.inner_width - len(text)
         if hidden > self._shift and room >= 1:
@@ -206,7 +220,7 @@ class SweepTable(ScrollView, can_focus=True):
         return Strip(segments)
 
     def _segment(self, text: str, role: Role) -> Segment:
-        return Segment(text, role_style(self, role))
+        return Segment(text, self.styles_of.of(role))
 
     # --- the cursor
 

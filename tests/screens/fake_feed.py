@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from dataclasses import dataclass, field, replace
 
 from ddconsole.core import events as ev
@@ -39,11 +40,14 @@ class FakeFeed:
     host_history: Sequence[HostState] = ()
     simulated: bool = False
     clock: float = 1_790_000_000.0
+    runs: bool = False
+    """The clock goes on by itself."""
     told: list[Told] = field(default_factory=list)
     logs: dict[int, bytes] = field(default_factory=dict)
     lost: bool = False
     retried: int = 0
     closed: bool = False
+    _began: float = field(default_factory=time.monotonic)
     _listeners: list[Callable[[frozenset[str]], None]] = field(default_factory=list)
     followed: int | None = None
     _on_piece: Callable[[LogPiece], None] | None = None
@@ -58,9 +62,9 @@ class FakeFeed:
         self.changed("state")
 
     def changed(self, *names: str) -> None:
-        """Tell the listeners."""
+        """Tell the listeners, as from a task that knows nothing of the app."""
         for listener in tuple(self._listeners):
-            listener(frozenset(names))
+            Context().run(listener, frozenset(names))
 
     def set_link(self, phase: LinkPhase, detail: str = "", silent: float = 0.0) -> None:
         """Another state of the link, last heard some seconds ago."""
@@ -84,10 +88,10 @@ class FakeFeed:
 
     def log(self, launch: int, *lines: str, dropped: int = 0) -> None:
         """A server says something."""
-        data = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+        data = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
         self.logs[launch] = self.logs.get(launch, b"") + data
         if self.followed == launch and self._on_piece is not None:
-            self._on_piece(LogPiece(launch, len(self.logs[launch]), lines, dropped))
+            Context().run(self._on_piece, LogPiece(launch, len(self.logs[launch]), lines, dropped))
 
     # --- what the screens use
 
@@ -98,7 +102,7 @@ class FakeFeed:
 
     def now(self) -> float:
         """The clock of the test."""
-        return self.clock
+        return self.clock + (time.monotonic() - self._began if self.runs else 0.0)
 
     async def command(
         self, name: str, cells: Sequence[str] = (), changes: dict[str, str | None] | None = None, because: str = ""
@@ -117,7 +121,7 @@ class FakeFeed:
         self.followed, self._on_piece = launch, on_piece
         data = self.logs.get(launch or 0, b"")
         if launch is not None and data:
-            lines = tuple(data.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n"))
+            lines = tuple(data.decode("utf-8", "surrogatepass").removesuffix("\n").split("\n"))
             on_piece(LogPiece(launch, len(data), lines[-500:]))
 
     async def read_log(self, launch: int, offset: int, limit: int) -> bytes:

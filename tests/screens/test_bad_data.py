@@ -3,7 +3,7 @@
 import pytest
 
 from ddconsole.core import events as ev
-from ddconsole.core.sweep import Cell, Deployment, Placement, Sampling, WorkloadPoint, to_json
+from ddconsole.core.sweep import Cell, Deployment, EngineArgument, Placement, Sampling, WorkloadPoint, to_json
 from ddconsole.link.client import LinkPhase
 from tests.screens import ct200
 from tests.screens.driving import opened, pressed, screen_text, settled, sweep
@@ -28,7 +28,7 @@ def hostile_run(text: str) -> FakeFeed:
     """A run in which every text that can come from outside is this one."""
     feed = FakeFeed(run=text, host=text)
     feed.emit(ct200.created(plan_name=text, host=text, baseline=text, engine=text))
-    args = {text: text, "list": (text, 1)}
+    args: dict[str, EngineArgument] = {text: text, "list": (text, 1)}
     place = Placement((0,), text)
     feed.emit(ev.DeploymentAdded(to_json(Deployment("d01", text, 1, 1, args, {text: text}, place))))
     point = WorkloadPoint(text, "single", text, 1, 16, 1, 1, Sampling())
@@ -53,7 +53,7 @@ async def test_every_screen_and_dialog_survives_and_shows_it(text: str) -> None:
     feed = hostile_run(text)
 
     async def preflight() -> list[dict[str, object]]:
-        return [{name: text for name in ("id", "proves", "outcome", "observed", "expected", "evidence", "remedy")}]
+        return [dict.fromkeys(("id", "proves", "outcome", "observed", "expected", "evidence", "remedy"), text)]
 
     async with opened(feed, (120, 40), preflight=preflight) as (app, pilot):
         seen = []

@@ -169,7 +169,11 @@ async def test_all_fields_can_be_reached_at_80x24() -> None:
 
 def test_flags_as_they_are_typed() -> None:
     assert [flag_text(one) for one in (True, 0.85, "triton", (1, 2), ("a", "b"))] == [
-        "true", "0.85", "triton", "[1, 2]", '["a", "b"]',
+        "true",
+        "0.85",
+        "triton",
+        "[1, 2]",
+        '["a", "b"]',
     ]
     assert added_flag("--x=1") == ("x", "1")
     assert added_flag("--x  some text") == ("x", "some text")

@@ -12,7 +12,9 @@ from tests.screens import ct200
 from tests.screens.driving import opened, pressed, screen_text, settled
 
 
-def drawn(machine: HostState | None, size: tuple[int, int] = (79, 21), section: int = 0, age: float = 0.0) -> list[Line]:
+def drawn(
+    machine: HostState | None, size: tuple[int, int] = (79, 21), section: int = 0, age: float = 0.0
+) -> list[Line]:
     feed = ct200.midway()
     now = (machine.at if machine is not None else feed.clock) + age
     history = [machine, machine] if machine is not None else []
@@ -40,7 +42,16 @@ def test_every_gpu_has_its_line_in_its_node_and_nothing_is_wider_than_the_screen
 
 def test_values_are_those_of_the_sample() -> None:
     text = text_of(drawn(ct200.machine(1000.0)))
-    for wanted in ("580.82.07", "CPUs 0-31,64-95", "83.2/95 GiB", "312/600 W", "61 °C", "PCIe 5x16", "c029", "shm free"):
+    for wanted in (
+        "580.82.07",
+        "CPUs 0-31,64-95",
+        "83.2/95 GiB",
+        "312/600 W",
+        "61 °C",
+        "PCIe 5x16",
+        "c029",
+        "shm free",
+    ):
         assert wanted in text
 
 
@@ -65,7 +76,10 @@ def test_a_sample_that_is_old_says_since_when_and_is_dim() -> None:
     lines = drawn(ct200.machine(1000.0), age=75.0)
     assert "no answer for 75 s: values are old" in text_of(lines)
     boxes = [one for one in lines if plain(one).startswith("│")]
-    assert {role for one in boxes for text, role in one if text.strip() and "PCIe" not in text} <= {Role.DIM, Role.PLAIN}
+    assert {role for one in boxes for text, role in one if text.strip() and "PCIe" not in text} <= {
+        Role.DIM,
+        Role.PLAIN,
+    }
 
 
 def test_no_sample_yet() -> None:

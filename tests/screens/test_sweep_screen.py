@@ -1,12 +1,13 @@
 import pytest
 
 from ddconsole.core import events as ev
-from ddconsole.core import states as st
 from ddconsole.core.host_state import HostState
 from ddconsole.core.records import CellProgress
 from ddconsole.core.sweep import Cell, to_json
 from ddconsole.link.client import LinkPhase
+from screens.app import ConsoleApp
 from screens.confirm import ConfirmScreen
+from screens.row_book import RowBook
 from screens.sweep import matches
 from tests.screens import ct200
 from tests.screens.driving import opened, pressed, screen_lines, screen_text, settled, sweep, toasts
@@ -37,16 +38,24 @@ async def test_a_key_becomes_the_command(cell: str, keys: list[str], told: Told)
         assert feed.told == [told]
 
 
+def phase_of(feed: FakeFeed) -> str:
+    return feed.state.phase.value
+
+
 async def test_pause_then_resume() -> None:
     feed = ct200.midway()
     async with opened(feed) as (app, pilot):
         await pressed(pilot, "p")
-        assert feed.state.phase is st.RunPhase.PAUSED
+        assert phase_of(feed) == "paused"
         assert "‖ paused" in screen_lines(app)[0]
         assert "P resume" in screen_text(app)
         await pressed(pilot, "P")
-        assert feed.state.phase is st.RunPhase.RUNNING
+        assert phase_of(feed) == "running"
         assert "‖ paused" not in screen_text(app)
+
+
+def asks(app: ConsoleApp) -> bool:
+    return isinstance(app.screen, ConfirmScreen)
 
 
 @pytest.mark.parametrize("answer", ["n", "escape", "enter", "q"])
@@ -55,9 +64,9 @@ async def test_anything_but_yes_leaves_it(answer: str) -> None:
     async with opened(feed) as (app, pilot):
         sweep(app).go_to("c029")
         await pressed(pilot, "x")
-        assert isinstance(app.screen, ConfirmScreen)
+        assert asks(app)
         await pressed(pilot, answer)
-        assert not isinstance(app.screen, ConfirmScreen)
+        assert not asks(app)
         assert feed.told == []
 
 
@@ -160,8 +169,6 @@ async def test_the_filter_is_typed_and_cleared() -> None:
 
 def test_what_a_filter_matches() -> None:
     feed = ct200.midway()
-    from screens.row_book import RowBook
-
     book = RowBook(feed)
     book.update()
 
