@@ -169,7 +169,8 @@ class EditCellScreen(ModalScreen[Changes | None]):
         lines: list[Line] = []
         for row in self._session.rows(self._cells):
             deployment = state.deployments[row.cell.deployment]
-            point, wanted = edit_cell(row.cell, deployment, changes)
+            engine = state.created.engine if state.created else ""
+            point, wanted = edit_cell(row.cell, deployment, changes, engine=engine)
             if row.cell.id != self._cell.id:
                 continue
             lines = self._change_in_words(

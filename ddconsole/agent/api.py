@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
+from ddconsole.agent.journal import JournalDamaged, JournalHeld
 from ddconsole.agent.preflight import preflight_findings
 from ddconsole.agent.run_store import BadSubmission, RunExists
 from ddconsole.agent.service import Busy, Service
@@ -80,6 +81,8 @@ async def _refusals(
     except Busy as busy:
         text = f"run {busy} is active on this host"
         return web.json_response({"error": text, "do": f"ddconsole attach {busy}, or stop it first"}, status=409)
+    except (JournalHeld, JournalDamaged) as problem:
+        return web.json_response({"error": str(problem), "do": "nothing was done"}, status=409)
     except OSError as problem:
         text = f"{problem.strerror or problem} ({problem.filename or 'no file'})"
         return web.json_response({"error": text, "do": "nothing was done"}, status=507)

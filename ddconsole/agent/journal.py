@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import fcntl
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,11 +22,16 @@ class JournalDamaged(Exception):
     """A line in the middle cannot be read: the file is left as it is, and no run goes on from it."""
 
 
+class JournalHeld(Exception):
+    """Another agent writes this journal; the text says which file."""
+
+
 class Journal:
     """An open journal with the state that it folds to."""
 
-    def __init__(self, path: Path, clock: Clock, entries: Sequence[Entry], lines: Sequence[bytes]) -> None:
+    def __init__(self, path: Path, clock: Clock, entries: Sequence[Entry], lines: Sequence[bytes], lock: int) -> None:
         self.path = path
+        self._lock: int | None = lock
         self._clock = clock
         self._file = AppendFile(path)
         self.state: RunState = fold(entries)
@@ -41,9 +48,19 @@ class Journal:
         """Open or create a journal and begin an epoch. A torn last line is cut off, kept aside, and reported.
 
         Raises:
+            JournalHeld: another agent has it open.
             JournalDamaged: a line in the middle is damaged.
             OSError: it cannot be read or written.
         """
+        lock = _lock(path.with_name(".agent.lock"))
+        try:
+            return cls._opened(path, clock, lock, boot=boot, pid=pid, version=version)
+        except BaseException:
+            os.close(lock)
+            raise
+
+    @classmethod
+    def _opened(cls, path: Path, clock: Clock, lock: int, *, boot: str, pid: int, version: str) -> "Journal":
         data = path.read_bytes() if path.exists() else b""
         entries, damage = read_lines(data)
         if damage is not None and not damage.torn_tail:
@@ -58,10 +75,17 @@ class Journal:
                 file.truncate(damage.offset)
             events.append(JournalRepaired(len(data) - damage.offset, aside.name))
             data = data[: damage.offset]
-        journal = cls(path, clock, entries, data.splitlines(keepends=True))
+        journal = cls(path, clock, entries, data.splitlines(keepends=True), lock)
         reason = "created" if not entries else "restarted" if journal.state.boot == boot else "host rebooted"
         journal.append([EpochBegan(reason, boot, pid, version), *events])
         return journal
+
+    def close(self) -> None:
+        """Let the journal go: another agent may write it."""
+        if self._lock is not None:
+            self._file.close()
+            os.close(self._lock)
+            self._lock = None
 
     def append(self, events: Sequence[Event], origin: Origin | None = None) -> None:
         """Write events down, durable before anybody sees them.
@@ -105,3 +129,14 @@ class Journal:
         except TimeoutError:
             return False
         return True
+
+
+def _lock(path: Path) -> int:
+    """Hold a journal for as long as the process lives: two writers would each see only their own events."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as problem:
+        os.close(descriptor)
+        raise JournalHeld(f"{path.parent.name} is conducted by another agent") from problem
+    return descriptor

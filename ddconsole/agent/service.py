@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ddconsole import __version__
 from ddconsole.agent.conductor import Conductor
-from ddconsole.agent.journal import Journal, JournalDamaged
+from ddconsole.agent.journal import Journal, JournalDamaged, JournalHeld
 from ddconsole.agent.launch_orders import LaunchOrders
 from ddconsole.agent.launcher import Launcher, ProcessLauncher
 from ddconsole.agent.notify import keep_notifying
@@ -77,18 +77,27 @@ class Service:
             if state.phase is st.RunPhase.ENDED and state.live_launch() is None:
                 continue
             try:
-                self._conduct(run, read_submission(run))
-            except (JournalDamaged, OSError, ValueError, KeyError) as problem:
+                submission = read_submission(run)
+                if self._is_of_another_clock(submission):
+                    continue
+                self._conduct(run, submission)
+            except (JournalHeld, JournalDamaged, OSError, ValueError, KeyError) as problem:
                 self.problems.append(f"{run.path.name} cannot be taken over: {problem}")
                 logger.exception("%s", self.problems[-1])
                 continue
             return
+
+    def _is_of_another_clock(self, submission: Submission) -> bool:
+        """A rehearsal is no business of a real agent, nor the other way round, though they share a folder."""
+        return (submission.rehearsal is not None) != isinstance(self.clock, ScaledClock)
 
     async def stop(self) -> None:
         """Let go: runners go on, and the next agent finds them."""
         if self._conducting is not None:
             self._conducting.cancel()
             await asyncio.gather(self._conducting, return_exceptions=True)
+        if self._conductor is not None:
+            self._conductor.journal.close()
         await self.telemetry.stop()
 
     @contextlib.contextmanager
@@ -117,6 +126,8 @@ class Service:
             journal.append(first_events(submission))
         if self._conducting is not None:
             self._conducting.cancel()
+        if self._conductor is not None:
+            self._conductor.journal.close()
         orders = LaunchOrders(submission, engine)
 
         async def gate(deployment: str, state: RunState) -> tuple[str, ...]:

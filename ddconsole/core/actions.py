@@ -229,8 +229,8 @@ def hints(place: Place, state: RunState, rows: Sequence[CellRow]) -> list[Action
 def _sweep_hints(state: RunState, rows: Sequence[CellRow]) -> list[str]:
     phase = rows[0].state.phase if rows else st.CellPhase.DONE
     names = list(_HINTS.get(phase, _HINTS_OF_OTHER_PHASES)) if rows else []
-    resume = state.phase is not st.RunPhase.RUNNING
-    return [*names, "resume" if resume else "pause", "mark", "filter", "details"]
+    sweep = {st.RunPhase.RUNNING: ["pause"], st.RunPhase.ENDED: []}.get(state.phase, ["resume"])
+    return [*names, *sweep, "mark", "filter", "details"]
 
 
 def key_table() -> str:

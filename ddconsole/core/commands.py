@@ -149,7 +149,9 @@ def _edit(state: RunState, command: Command, rows: Sequence[CellRow]) -> Decisio
     deployments = dict(state.deployments)
     for row in rows:
         try:
-            point, deployment = edit_cell(row.cell, deployments[row.cell.deployment], command.changes)
+            point, deployment = edit_cell(
+                row.cell, deployments[row.cell.deployment], command.changes, engine=_engine(state)
+            )
         except EditProblem as problem:
             return _refused(f"{row.cell.id}: {problem}")
         target = _same_deployment(deployments, deployment)
@@ -163,6 +165,10 @@ def _edit(state: RunState, command: Command, rows: Sequence[CellRow]) -> Decisio
     if state.phase is st.RunPhase.ENDED:
         events.append(ev.RunResumed(command.by))
     return _taken(command, events, "; ".join(texts), _names(rows))
+
+
+def _engine(state: RunState) -> str:
+    return state.created.engine if state.created else ""
 
 
 def _same_deployment(deployments: dict[str, Deployment], wanted: Deployment) -> Deployment | None:
@@ -179,7 +185,9 @@ def _duplicate(state: RunState, command: Command, rows: Sequence[CellRow]) -> De
         cell = replace(row.cell, id=name, derived_from=row.cell.id, revision=0)
         if command.changes:
             try:
-                point, deployment = edit_cell(cell, state.deployments[cell.deployment], command.changes)
+                point, deployment = edit_cell(
+                    cell, state.deployments[cell.deployment], command.changes, engine=_engine(state)
+                )
             except EditProblem as problem:
                 return _refused(f"{row.cell.id}: {problem}")
             target = _same_deployment(dict(state.deployments), deployment)

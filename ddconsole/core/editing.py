@@ -265,8 +265,16 @@ def _several(text: str) -> EngineArgument:
     return text
 
 
+SIZED_CONTEXT = frozenset({"llamacpp"})
+"""Engines whose servers are started with the context of their cells; others take what the model has."""
+
+
 def edit_cell(
-    cell: Cell, deployment: Deployment, changes: Mapping[str, Any], owned: frozenset[str] = OWNED_FLAGS
+    cell: Cell,
+    deployment: Deployment,
+    changes: Mapping[str, Any],
+    owned: frozenset[str] = OWNED_FLAGS,
+    engine: str = "",
 ) -> tuple[WorkloadPoint, Deployment]:
     """What a cell asks for, and of which server, after an edit.
 
@@ -275,6 +283,7 @@ def edit_cell(
         deployment: its deployment.
         changes: field to text; `flag:--name` to text or value, None takes the flag away.
         owned: flags that ddconsole sets itself.
+        engine: its kind; an unknown one is taken to be started with a context.
 
     Returns:
         The point, and the deployment: the same one where nothing of the server changes, else one that still has the
@@ -288,7 +297,10 @@ def edit_cell(
     point = edited_point(cell.point, {name: _as_typed(value) for name, value in fields.items()})
     values = {name: _flag_of_change(name, value) for name, value in flags.items()}
     changed = edited_deployment(deployment, values, owned) if values else deployment
-    return point, _large_enough(changed, cell.point, point)
+    enough = _large_enough(changed, cell.point, point)
+    if engine and engine not in SIZED_CONTEXT and enough.size == changed.size:
+        return point, changed
+    return point, enough
 
 
 def _as_typed(value: Any) -> str:

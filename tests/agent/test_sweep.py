@@ -105,10 +105,10 @@ async def test_start_now_stops_what_runs_and_comes_next(service: Service) -> Non
 async def test_an_edited_length_is_what_is_measured(service: Service) -> None:
     service.submit(submission([deployment("d01", pace=0.02)], cells("d01", 2)))
     await until(service, "test-run", lambda state: state.running_cell() is not None)
-    tell(service, "edit", "c002", max_tokens="40")
+    tell(service, "edit", "c002", max_tokens="20")
     state = await until(service, "test-run", ended)
     attempt = attempt_from_json(json.loads(directory(service).attempt("c002", 1).read_bytes()))
-    assert [one.output_tokens for one in attempt.requests] == [40, 40]
+    assert [one.output_tokens for one in attempt.requests] == [20, 20]
     assert len(state.launches) == 1
 
 

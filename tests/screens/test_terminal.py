@@ -18,7 +18,9 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 40.0
 """Seconds until a slow machine has done what a fast one does at once."""
 
-pytestmark = [pytest.mark.tmux, pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")]
+_NO_TMUX = shutil.which("tmux") is None and os.environ.get("CI") != "true"
+
+pytestmark = [pytest.mark.tmux, pytest.mark.skipif(_NO_TMUX, reason="tmux is not installed")]
 
 
 class Pane:

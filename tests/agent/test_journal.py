@@ -1,0 +1,192 @@
+"""The journal on disk: torn tails, damage, epochs, and a disk that is full."""
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sweeps import cells, deployment, directory, ended, phases, submission, survivors, until
+
+from ddconsole.agent.journal import Journal, JournalDamaged, JournalHeld
+from ddconsole.agent.service import Service
+from ddconsole.core import states as st
+from ddconsole.core.clock import ScaledClock, SystemClock
+from ddconsole.core.events import RunPaused, Warned
+from ddconsole.core.journal_line import read_lines
+from ddconsole.core.wire import Command
+from ddconsole.runner.durable import write_whole
+
+
+def opened(path: Path, boot: str = "boot") -> Journal:
+    return Journal.open(path, SystemClock(), boot=boot, pid=1, version="test")
+
+
+def test_what_is_appended_is_on_disk_and_seq_goes_on_over_epochs(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    first = opened(path)
+    first.append([Warned("one"), Warned("two")])
+    first.close()
+    again = opened(path)
+    again.append([Warned("three")])
+    entries, damage = read_lines(path.read_bytes())
+    assert damage is None
+    assert [entry.seq for entry in entries] == [1, 2, 3, 4, 5]
+    assert [entry.epoch for entry in entries] == [1, 1, 1, 2, 2]
+    assert [one.text for one in again.state.warnings] == ["one", "two", "three"]
+    assert b"".join(again.after(3)) == b"".join(path.read_bytes().splitlines(keepends=True)[3:])
+
+
+def test_a_second_writer_is_refused(tmp_path: Path) -> None:
+    first = opened(tmp_path / "journal.jsonl")
+    with pytest.raises(JournalHeld, match="another agent"):
+        opened(tmp_path / "journal.jsonl")
+    first.close()
+    assert opened(tmp_path / "journal.jsonl").state.epoch == 2
+
+
+async def test_an_agent_leaves_runs_of_others_alone(tmp_path: Path) -> None:
+    one = Service(tmp_path, SystemClock())
+    await one.start()
+    one.submit(submission([deployment("d01", pace=0.05)], cells("d01", 1)))
+    await until(one, "test-run", lambda state: state.running_cell() is not None)
+    for clock in (SystemClock(), ScaledClock(60.0, 0.0)):
+        other = Service(tmp_path, clock)
+        await other.start()
+        assert other.active_run is None
+        await other.stop()
+    state = await until(one, "test-run", ended)
+    assert state.epoch == 1
+    assert state.cells["c001"].state.phase is st.CellPhase.DONE
+    await one.stop()
+
+
+def test_a_torn_tail_is_cut_kept_and_reported(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    first = opened(path)
+    first.append([Warned("kept")])
+    first.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"crc":"0000')
+    journal = opened(path)
+    assert [one.text for one in journal.state.warnings] == ["kept"]
+    assert [one.read_bytes() for one in tmp_path.glob("journal.jsonl.torn-*")] == [b'{"crc":"0000']
+    assert path.read_bytes().startswith(whole)
+
+
+def test_damage_in_the_middle_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    first = opened(path)
+    first.append([Warned("first"), Warned("second")])
+    first.close()
+    damaged = path.read_bytes().replace(b"first", b"fxrst")
+    path.write_bytes(damaged)
+    with pytest.raises(JournalDamaged, match="line 2"):
+        opened(path)
+    assert path.read_bytes() == damaged
+
+
+def test_another_boot_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    opened(path, "one").close()
+    journal = opened(path, "two")
+    assert journal.state.boot == "two"
+    assert b"host rebooted" in journal.lines[-1]
+
+
+def test_a_short_write_leaves_journal_and_result_as_they_were(tmp_path: Path) -> None:
+    program = """
+import resource, signal, sys
+from pathlib import Path
+from test_journal import opened
+from ddconsole.core.events import Warned
+from ddconsole.runner.durable import write_whole
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+folder = Path(sys.argv[1])
+journal = opened(folder / "journal.jsonl")
+result = folder / "1.json"
+write_whole(result, b"old")
+before = (folder / "journal.jsonl").read_bytes()
+resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 40, len(before) + 40))
+for attempt in (lambda: journal.append([Warned("x" * 200)]), lambda: write_whole(result, b"n" * 10000)):
+    try:
+        attempt()
+    except OSError:
+        continue
+    raise AssertionError("it was written")
+assert (folder / "journal.jsonl").read_bytes() == before
+assert result.read_bytes() == b"old"
+assert sorted(path.name for path in folder.iterdir()) == [".agent.lock", ".ballast", "1.json", "journal.jsonl"]
+"""
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_write_that_fails_leaves_no_temp_file(tmp_path: Path) -> None:
+    target = tmp_path / "folder"
+    target.mkdir()
+    with pytest.raises(OSError) as raised:  # noqa: PT011  # the number is checked below
+        write_whole(target, b"data")
+    assert raised.value.errno in (errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST)
+    assert list(tmp_path.iterdir()) == [target]
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() != 0 and os.environ.get("CI") != "true":
+        pytest.skip("mounting a small tmpfs needs root")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+async def test_a_full_disk_pauses_the_sweep_and_resume_goes_on(small_disk: Path) -> None:
+    service = Service(small_disk / "runs", SystemClock())
+    await service.start()
+    service.submit(submission([deployment("d01", pace=0.02)], cells("d01", 3)))
+    await until(service, "test-run", lambda state: state.running_cell() is not None)
+    filler = small_disk / "filler"
+    with pytest.raises(OSError, match="No space left"):
+        fill(filler)
+    paused = await until(service, "test-run", lambda state: state.phase is st.RunPhase.PAUSED)
+    assert paused.paused_by == "ddconsole"
+    assert "free space, then resume" in paused.paused_because
+    filler.unlink()
+    await until(service, "test-run", lambda state: state.running_cell() is None)
+    failed = [name for name, row in paused.cells.items() if isinstance(row.state, st.Failed)]
+    service.command(directory(service), Command("resume", "resume", "test"))
+    state = await until(service, "test-run", ended)
+    for name, row in state.cells.items():
+        if isinstance(row.state, st.Failed):
+            assert row.state.cause.id == "DISK", phases(state)
+        else:
+            assert row.state.phase is st.CellPhase.DONE, (name, failed, phases(state))
+    assert sum(1 for row in state.cells.values() if row.state.phase is st.CellPhase.DONE) >= 2
+    assert survivors(directory(service), state) == []
+    assert any(isinstance(one, RunPaused) for one in _events(directory(service).journal))
+    await service.stop()
+
+
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file:
+        while file.write(b"\0" * 65536):
+            pass
+
+
+def _events(path: Path) -> list[object]:
+    entries, damage = read_lines(path.read_bytes())
+    assert damage is None
+    return [entry.event for entry in entries]
