@@ -73,7 +73,9 @@ def _long_title(facts: CellFacts, width: int) -> list[Line]:
 def _title(facts: CellFacts, width: int) -> Line:
     row, point = facts.row, facts.row.cell.point
     phase = row.state.phase
-    spans: list[Span] = [(f" {GLYPHS[phase]} {row.cell.id} {phase}", PHASE_ROLES[phase])]
+    old = facts.age is not None and isinstance(row.state, st.Running)
+    glyph, role = ("?", Role.DIM) if old else (GLYPHS[phase], PHASE_ROLES[phase])
+    spans: list[Span] = [(f" {glyph} {row.cell.id} {phase}", role)]
     spans.append((shown(facts.deployment.label), Role.STRONG))
     spans.append((f"{shown(point.workload)} c{point.concurrency} {point.max_tokens} tokens", Role.PLAIN))
     latest = row.latest()

@@ -104,7 +104,12 @@ class ConsoleScreen(Screen[None]):
 
     def show_hints(self) -> None:
         """Hint at what makes sense now."""
-        actions = hints(self.PLACE, self.session.feed.state, self.rows_for_hints())
+        feed = self.session.feed
+        actions = hints(self.PLACE, feed.state, self.rows_for_hints())
+        if feed.link.phase is not LinkPhase.UP:
+            actions = [action for action in actions if action.command is None]
+        if feed.link.phase in {LinkPhase.DOWN, LinkPhase.RECONNECTING}:
+            actions.insert(0, BY_ID["reconnect"])
         self.query_one("#footer", FooterHints).show(actions)
 
     def action_perform(self, name: str) -> None:

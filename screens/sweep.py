@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual import on
 from textual.app import App
 from textual.binding import BindingType
+from textual.containers import Vertical
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -54,7 +55,8 @@ class SweepScreen(ConsoleScreen):
         """The table, the filter above its details, the details."""
         field = Input(placeholder="words: failed tp4 c8 !ar", id="filter", compact=True)
         field.display = False
-        return (SweepTable(id="table"), field, LineBar(id="selection", hide_empty=True), LinesView(id="details"))
+        table = Vertical(SweepTable(id="table"), field, LineBar(id="selection", hide_empty=True), id="cells")
+        return (table, LinesView(id="details"))
 
     def on_mount(self) -> None:
         """Begin at the cell that is being measured, else at the first that failed."""

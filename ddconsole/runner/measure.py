@@ -17,7 +17,7 @@ from ddconsole.core.states import Cause, Retry
 from ddconsole.core.sweep import Sampling, WorkloadPoint, to_json
 from ddconsole.engines.engine import Counters, Engine, Flush, Readiness, ServerApi, ServerStart
 from ddconsole.load.prompts import WorkloadTexts
-from ddconsole.load.task import LoadTask
+from ddconsole.load.task import LoadTask, Prompt
 from ddconsole.runner.acceptance import cell_acceptance, counter_flags, with_steps
 from ddconsole.runner.durable import write_whole
 from ddconsole.runner.hardware import disturbances, hardware_record, samples_between
@@ -29,6 +29,8 @@ _QUIET_DEADLINE = 20.0
 """Seconds for the server to report nothing running before a cell begins."""
 
 
+_CANARY = Prompt("canary", "Count from one to ten.")
+"""Short, and of no prompt set: it warms nothing that is measured."""
 _DEATH_IS_SEEN = 0.5
 """Real seconds after which the watch has seen that the server died."""
 
@@ -112,7 +114,7 @@ class CellMeasurement:
         point = WorkloadPoint(
             workload="canary",
             kind="single",
-            prompts="canary",
+            prompts=_CANARY.name,
             concurrency=1,
             max_tokens=16,
             repetitions=1,
@@ -294,16 +296,15 @@ class CellMeasurement:
 
     def _task(self, cell: str, attempt: int, point: WorkloadPoint) -> LoadTask:
         conversation = point.kind == "conversation"
-        canary = point.prompts == "canary"
-        name = self._any_prompts() if canary else point.prompts
+        prompts = (_CANARY,) if point.prompts == _CANARY.name else self._texts.prompts.get(point.prompts, ())
         return LoadTask(
             cell=cell,
             attempt=attempt,
             base_url=f"http://{self._start.host}:{self._start.port}",
             model=self._start.served_name,
             point=point,
-            prompts=() if conversation else self._texts.prompts[name][: 1 if canary else None],
-            script=self._texts.scripts[name] if conversation else None,
+            prompts=() if conversation else prompts,
+            script=self._texts.scripts[point.prompts] if conversation else None,
             body=self._engine.request_body(self._start, point),
         )
 

@@ -69,7 +69,7 @@ def _parts(facts: HeaderFacts) -> list[tuple[int, list[Span]]]:
     return [
         (0, [(cut(shown(facts.run), 24), Role.TITLE)]),
         (0, [(cut(shown(facts.host), 16) + " ", Role.STRONG), link_span(facts.link, facts.console_now)]),
-        (0, [*_phase(state), (f" {done}/{total}", Role.STRONG)]),
+        (0, [*_phase(state, old=_is_old(facts.link)), (f" {done}/{total}", Role.STRONG)]),
         (1, [(f"✗ {failed} failed", Role.BAD)] if failed else []),
         (3, [(f"⊘ {blocked} blocked", Role.BAD)] if blocked else []),
         (6, [(f"◇ {unfit} unfit", Role.WARN)] if unfit else []),
@@ -81,7 +81,12 @@ def _parts(facts: HeaderFacts) -> list[tuple[int, list[Span]]]:
     ]
 
 
-def _phase(state: RunState) -> list[Span]:
+def _is_old(link: LinkState) -> bool:
+    """What is known may have changed since."""
+    return link.phase not in {LinkPhase.UP, LinkPhase.OFFLINE}
+
+
+def _phase(state: RunState, *, old: bool) -> list[Span]:
     roles = {
         st.RunPhase.RUNNING: Role.LIVE,
         st.RunPhase.PAUSED: Role.WARN,
@@ -97,6 +102,8 @@ def _phase(state: RunState) -> list[Span]:
         st.RunPhase.ENDED: "✓" if state.outcome == "complete" else "■",
     }
     word = shown(state.outcome) if state.phase is st.RunPhase.ENDED and state.outcome else state.phase.value
+    if old:
+        return [(f"? {word}", Role.DIM)]
     return [(f"{glyphs[state.phase]} {word}", roles[state.phase])]
 
 

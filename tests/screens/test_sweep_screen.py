@@ -243,6 +243,14 @@ async def test_wide_layout_has_the_details_beside_the_table() -> None:
         assert any("TTFT" in line[:100] for line in lines)
 
 
+async def test_marks_and_filter_leave_the_wide_layout_as_it_is() -> None:
+    async with opened(ct200.midway(), (160, 45)) as (app, pilot):
+        await pressed(pilot, "slash", *"failed", "enter", "V")
+        lines = screen_lines(app)
+        assert "✗ c023 failed" in lines[2][100:]
+        assert "1 marked: commands go to them" in lines[-2][:100]
+
+
 async def test_details_and_definitions_are_one_key_away() -> None:
     async with opened(ct200.midway()) as (app, pilot):
         sweep(app).go_to("c010")
@@ -280,7 +288,11 @@ async def test_a_lost_link_is_said_ages_values_and_refuses_commands() -> None:
         await settled(pilot)
         assert "reconnecting 14 s" in screen_lines(app)[0]
         assert "connection was reset" in screen_lines(app)[2]
-        assert any("? running" in line for line in screen_lines(app))
+        assert "? running 27/162" in screen_lines(app)[0]
+        assert sum("? running" in line for line in screen_lines(app)[3:]) == 1
+        assert "? c029 running" in screen_text(app)
+        assert "ctrl+r reconnect" in screen_lines(app)[-1]
+        assert "stop" not in screen_lines(app)[-1]
         assert "not heard for 14 s" in screen_text(app)
         await pressed(pilot, "x")
         assert feed.told == []

@@ -1,0 +1,31 @@
+"""The README says what is true."""
+
+import re
+from pathlib import Path
+
+from ddconsole.cli import parser
+from ddconsole.core.actions import key_table
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_key_table_is_the_registers() -> None:
+    found = re.search(r"<!-- keys[^\n]*-->\n(.*)<!-- /keys -->", README, re.DOTALL)
+    assert found is not None
+    assert found.group(1) == key_table()
+
+
+def test_every_picture_is_there() -> None:
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", README)
+    assert pictures
+    for name in pictures:
+        assert (ROOT / name).is_file(), name
+
+
+def test_every_verb_that_the_readme_names_is_one() -> None:
+    action = next(one for one in parser()._actions if one.dest == "verb")
+    assert action.choices is not None
+    named = set(re.findall(r"ddconsole ([a-z][a-z-]+)", README)) - {"prints", "checks", "runs"}
+    unknown = {name for name in named if name not in set(action.choices)}
+    assert unknown <= {"headless", "brings", "goes", "starts", "shows", "does"}, unknown
