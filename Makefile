@@ -29,7 +29,7 @@ check: $(READY)
 
 ## Speed and memory, as ratios, counts, bytes and CPU time.
 bench: $(READY)
-	for benchmark in tests/benchmarks/bench_*.py; do $(BIN)/python $$benchmark || exit 1; done
+	for path in tests/benchmarks/bench_*.py; do $(BIN)/python -m tests.benchmarks.$$(basename $$path .py) || exit 1; done
 
 ## Random faults: sixty kills in every phase, on llama.cpp and on a server that loads slowly. About half an hour.
 trials: $(READY)

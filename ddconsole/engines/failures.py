@@ -71,7 +71,8 @@ def classify(
     known = signatures(engine_kind)
     primary = tuple(one for one in known if one.rank == "primary" and one.phase != "request")
     found = _in_tracebacks(lines, primary) or _in_tail(lines, primary, generic=died)
-    if found is None and not we_stopped_it:
+    if found is None and not we_stopped_it and not _last_crash(lines):
+        # An exception that nobody knows says more than the wrapper that reports it.
         found = _in_tail(lines, tuple(one for one in known if one.rank == "secondary"), generic=died)
     if found is not None:
         return cause_of(found.entry, _evidence(lines, found.at), phase, found.match.groupdict())

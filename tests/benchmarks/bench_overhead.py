@@ -41,7 +41,9 @@ def overhead(state: RunState) -> dict[str, float]:
 async def _sweep(folder: Path) -> RunState:
     service = Service(folder / "runs", SystemClock())
     await service.start()
-    order = submission([deployment("d01", threads=1)], cells("d01", 12, max_tokens=900))
+    short = cells("d01", 6, max_tokens=900)
+    long = [replace(one, point=replace(one.point, repetitions=30)) for one in short]
+    order = submission([deployment("d01", threads=1)], long)
     order = replace(
         order,
         engine={**order.engine, "command": [sys.executable, "-m", "ddconsole.engines.xllamacpp_server"]},

@@ -45,7 +45,7 @@ BUDGETS = {
     "first_paint_seconds": 1.0,
     "idle_cpu_percent": 1.0,
     "row_bytes": 1024.0,
-    "row_cpu_ms": 1.5,
+    "row_cpu_ms": 1.0,
     "change_bytes": 1024.0,
     "changes_cpu_percent": 5.0,
     "event_cpu_percent": 5.0,

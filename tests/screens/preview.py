@@ -1,4 +1,4 @@
-"""The console over a made-up run, to look at: `python -m tests.screens.preview [midway|done|pause|lost|hosts N]`.
+"""The console over a made-up run, to look at: `python -m tests.screens.preview [midway|pause|lost|simulated|defect]`.
 
 With `--png FOLDER` it writes pictures (SVG) of all screens at several sizes instead of opening.
 """
@@ -40,6 +40,13 @@ async def live(feed: FakeFeed) -> None:
         feed.log(5, f"[2026-04-12 04:12:{second % 60:02} TP0] Decode batch, accept len: 5.62, throughput: {rate:.2f}")
         if second % 2 == 0:
             feed.set_host(ct200.machine(feed.clock, second))
+
+
+async def broken(feed: FakeFeed) -> None:
+    """Let the console meet what cannot be, as a defect of ours would."""
+    await asyncio.sleep(2)
+    feed.link = None  # type: ignore[assignment]  # that is the defect
+    feed.changed("link")
 
 
 def made(scene: str) -> FakeFeed:
@@ -98,7 +105,7 @@ def main() -> None:
 
     async def opened() -> int:
         feed = made(options.scene)
-        going = asyncio.create_task(live(feed))
+        going = asyncio.create_task(broken(feed) if options.scene == "defect" else live(feed))
         code = await run_console(feed, preflight=preflight)
         going.cancel()
         return code

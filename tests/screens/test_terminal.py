@@ -34,10 +34,10 @@ class Pane:
         command = ["tmux", "-S", self._socket, "-f", "/dev/null", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
-    def start(self, size: tuple[int, int] = (80, 24)) -> None:
+    def start(self, scene: str = "midway", size: tuple[int, int] = (80, 24)) -> None:
         pid_file, code_file = self.folder / "pid", self.folder / "code"
         python = shlex.quote(sys.executable)
-        inner = f"echo $$ > {pid_file}; exec {python} -m tests.screens.preview"
+        inner = f"echo $$ > {pid_file}; exec {python} -m tests.screens.preview {scene}"
         line = f"cd {ROOT}; sh -c {shlex.quote(inner)}; echo $? > {code_file}; echo LEFT; exec cat"
         environment = ["-e", "LC_ALL=C.UTF-8", "-e", f"XDG_STATE_HOME={self.folder}"]
         width, height = size
@@ -92,6 +92,17 @@ def test_quitting_leaves_the_terminal_as_it_was(pane: Pane) -> None:
     pane.wait(lambda: "LEFT" in pane.text())
     assert pane.modes() == "0 0 1"
     assert (pane.folder / "code").read_text().strip() == "0"
+
+
+def test_a_defect_of_the_console_is_kept_in_a_file_and_said_in_two_lines(pane: Pane) -> None:
+    pane.start("defect")
+    pane.wait(lambda: "LEFT" in pane.text())
+    assert pane.modes() == "0 0 1"
+    assert (pane.folder / "code").read_text().strip() == "70"
+    text = pane.text().replace("\n", "")
+    assert "Traceback" not in text
+    assert "The sweep on ct200 goes on: ddconsole attach ddtree-ct200-0412" in text
+    assert "Traceback" in (pane.folder / "ddconsole/console-defect.txt").read_text()
 
 
 def test_keys_work_and_states_are_words_in_a_real_terminal(pane: Pane) -> None:
