@@ -18,7 +18,7 @@ from textual.worker import Worker, WorkerState
 from ddconsole.core import states as st
 from ddconsole.core.actions import BY_ID, Action, Place
 from ddconsole.core.duration import History
-from ddconsole.core.fold import RunState
+from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import cell_label
 from ddconsole.link.client import LinkPhase
 from ddconsole.link.feed import RunFeed

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from ddconsole.core import states as st
-from ddconsole.core.fold import CellRow, LaunchRow, RunState
 from ddconsole.core.host_state import HostState
 from ddconsole.core.row_text import Baselines, LiveFigures
+from ddconsole.core.run_state import CellRow, LaunchRow, RunState
 from ddconsole.core.sweep import Deployment
 
 

@@ -7,7 +7,6 @@ from ddconsole.core import states as st
 from ddconsole.core.actions import BY_ID
 from ddconsole.core.command_cost import start_in_words
 from ddconsole.core.figures import DEFINITIONS
-from ddconsole.core.fold import Attempt
 from ddconsole.core.row_text import (
     GLYPHS,
     CellFigures,
@@ -18,6 +17,7 @@ from ddconsole.core.row_text import (
     seconds_short,
     sparkline,
 )
+from ddconsole.core.run_state import Attempt
 from screens.cell_facts import CellFacts
 from screens.server_text import arguments_lines, deployment_lines, launch_lines, where_lines
 from screens.spans import EMPTY, PHASE_ROLES, Line, Role, Span, cut, fitted, joined, labelled, line, shown

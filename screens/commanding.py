@@ -7,7 +7,7 @@ from textual.app import App
 from ddconsole.core import states as st
 from ddconsole.core.actions import Action, Danger, refusal, targets
 from ddconsole.core.command_cost import cost
-from ddconsole.core.fold import CellRow
+from ddconsole.core.run_state import CellRow
 from ddconsole.core.sweep import cell_label
 from ddconsole.link.client import AgentError, LinkPhase
 from screens.confirm import ConfirmScreen, Question

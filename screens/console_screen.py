@@ -12,8 +12,8 @@ from textual.worker import Worker, WorkerState
 
 from ddconsole.core import states as st
 from ddconsole.core.actions import BY_ID, Place, actions_at, hints
-from ddconsole.core.fold import CellRow, RunState
 from ddconsole.core.row_text import clock_time
+from ddconsole.core.run_state import CellRow, RunState
 from ddconsole.link.client import LinkPhase, LinkState
 from screens.session import Session
 from screens.spans import EMPTY, Line, Role, Span, cut, line, shown

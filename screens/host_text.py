@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ddconsole.core import states as st
-from ddconsole.core.fold import RunState
 from ddconsole.core.host_state import GpuState, HostState, NumaNode
+from ddconsole.core.run_state import RunState
 from screens.hardware_text import bar, number, number_ranges, share, throttling
 from screens.spans import EMPTY, Line, Role, Span, cut, fitted, joined, line, shown
 from screens.widgets.status_header import age_in_words

@@ -10,7 +10,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from ddconsole.core.actions import Place
-from ddconsole.core.fold import LaunchRow
+from ddconsole.core.run_state import LaunchRow
 from ddconsole.core.wire import LogPiece
 from ddconsole.link.client import AgentError
 from screens.clipboard import copy_text, save_text

@@ -7,8 +7,8 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from ddconsole.core.actions import Place
-from ddconsole.core.fold import CellRow, RunState
 from ddconsole.core.row_text import cell_figures
+from ddconsole.core.run_state import CellRow, RunState
 from ddconsole.link.client import AgentError
 from screens.console_screen import ConsoleScreen, Doer
 from screens.keys import bindings_at

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ddconsole.core import states as st
-from ddconsole.core.fold import CellRow, RunState
 from ddconsole.core.row_text import Baselines, acceptance_text, cell_figures, point_key, seconds_short
+from ddconsole.core.run_state import CellRow, RunState
 from ddconsole.core.sweep import WorkloadPoint
 from screens.spans import EMPTY, PHASE_ROLES, Line, Role, Span, cut, line, shown
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from ddconsole.core import states as st
 from ddconsole.core.duration import Estimates, History, estimates_for, remaining, stream_tokens
-from ddconsole.core.fold import CellRow, RunState
 from ddconsole.core.row_text import Baselines, LiveFigures, RowText, baselines, row_text
+from ddconsole.core.run_state import CellRow, RunState
 from ddconsole.core.sweep import Deployment, WorkloadPoint
 from ddconsole.link.client import LinkPhase
 from ddconsole.link.feed import RunFeed

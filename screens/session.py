@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ddconsole.core.duration import History
-from ddconsole.core.fold import CellRow
+from ddconsole.core.run_state import CellRow
 from ddconsole.link.feed import RunFeed
 from screens.row_book import RowBook
 

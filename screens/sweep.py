@@ -14,8 +14,8 @@ from textual.widgets import Input
 
 from ddconsole.core import states as st
 from ddconsole.core.actions import ACTIONS, BY_ID, Place
-from ddconsole.core.fold import CellRow
 from ddconsole.core.row_text import PROBLEMS, RowText
+from ddconsole.core.run_state import CellRow
 from ddconsole.link.client import LinkPhase
 from screens.cell_facts import CellFacts
 from screens.cell_text import definition_lines, long_lines, short_lines

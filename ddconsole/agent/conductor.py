@@ -20,7 +20,7 @@ from ddconsole.core.events import (
     RunEnded,
     RunPaused,
 )
-from ddconsole.core.fold import LaunchRow, RunState
+from ddconsole.core.run_state import LaunchRow, RunState
 from ddconsole.core.schedule import NextLaunch, control_for, next_launch, pause_reason
 from ddconsole.engines.engine import Engine
 from ddconsole.runner.durable import write_json

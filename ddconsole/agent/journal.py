@@ -10,8 +10,9 @@ from pathlib import Path
 
 from ddconsole.core.clock import Clock
 from ddconsole.core.events import Entry, EpochBegan, Event, JournalRepaired, Origin
-from ddconsole.core.fold import RunState, apply, fold
+from ddconsole.core.fold import apply, fold
 from ddconsole.core.journal_line import encode_line, read_lines
+from ddconsole.core.run_state import RunState
 from ddconsole.runner.durable import AppendFile, write_whole
 
 _BALLAST_BYTES = 256 * 1024

@@ -6,13 +6,15 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ddconsole.core.fold import RunState
+from ddconsole.core.host_state import HostState
+from ddconsole.core.run_state import RunState
 from ddconsole.core.schedule import NextLaunch
 from ddconsole.core.wire import Submission
 from ddconsole.engines.engine import Engine
+from ddconsole.probe.monitor import ProbeProblem, one_sample
 from ddconsole.runner.durable import write_whole
 from ddconsole.runner.gpu_memory import GpuMemory
 from ddconsole.runner.order import LaunchOrder, order_to_bytes
@@ -27,8 +29,9 @@ logger = logging.getLogger(__name__)
 class LaunchOrders:
     """Orders for the launches of one run."""
 
-    def __init__(self, submission: Submission, engine: Engine) -> None:
+    def __init__(self, submission: Submission, engine: Engine, host: Callable[[], HostState | None]) -> None:
         self._submission = submission
+        self._host = host
         self._engine = engine
         self._texts_sha256 = hashlib.sha256(
             json.dumps(submission.texts, sort_keys=True, ensure_ascii=False).encode()
@@ -46,11 +49,15 @@ class LaunchOrders:
         """The order of the launch that comes next."""
         await self._ask_once()
         submission = self._submission
+        deployment = state.deployments[due.deployment]
+        host = self._host()
+        if host is None and deployment.placement.gpus:
+            host = await _sample()
         return LaunchOrder(
             run=submission.run,
             launch=due.number,
             round=due.round,
-            deployment=state.deployments[due.deployment],
+            deployment=deployment,
             engine=submission.engine,
             model=submission.model,
             served_name=f"{submission.run}-{due.number}",
@@ -59,7 +66,13 @@ class LaunchOrders:
             simulated=submission.rehearsal is not None,
             baseline=submission.baseline,
             known_flags=tuple(sorted(self._known_flags)) if self._known_flags is not None else None,
-            fingerprint_context={"texts": self._texts_sha256, "model": submission.model, "build": self._build},
+            fingerprint_context={
+                "texts": self._texts_sha256,
+                "model": submission.model,
+                "build": self._build,
+                "driver": host.driver.value if host else None,
+            },
+            gpu_uuids=_uuids(host, deployment.placement.gpus),
         )
 
     def write(self, order: LaunchOrder, folder: LaunchDirectory) -> None:
@@ -106,6 +119,20 @@ class LaunchOrders:
             await process.wait()
             return None
         return out.decode(errors="replace") if process.returncode == 0 else None
+
+
+async def _sample() -> HostState | None:
+    try:
+        return await one_sample()
+    except ProbeProblem as problem:
+        logger.warning("no sample of the machine: %s", problem)
+        return None
+
+
+def _uuids(host: HostState | None, gpus: Sequence[int]) -> tuple[str, ...]:
+    """What the runner leases. A GPU whose UUID is not known cannot be leased: the gate has said so before."""
+    found = [host.gpu(index) for index in gpus] if host else []
+    return tuple(gpu.uuid.value for gpu in found if gpu is not None and gpu.uuid.value is not None)
 
 
 def free_port(wanted: int | None) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ddconsole.agent.journal import Journal
 from ddconsole.core import states as st
-from ddconsole.core.fold import RunState
+from ddconsole.core.run_state import RunState
 
 _DEADLINE = 30.0
 """Real seconds for the operator's command."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ddconsole.core.host_state import HostState
+from ddconsole.core.host_state import HostState, host_state_to_json
 from ddconsole.core.sweep import Deployment, deployment_from_json
 from ddconsole.core.wire import Submission
 from ddconsole.engines.register import engine as engine_of
@@ -14,6 +14,8 @@ from ddconsole.preflight.machine import Machine
 from ddconsole.preflight.rehearsed_machine import RehearsedMachine
 from ddconsole.preflight.run_checks import run_checks
 from ddconsole.probe.monitor import ProbeProblem, one_sample
+from ddconsole.runner.durable import write_json
+from ddconsole.runner.run_directory import RunDirectory
 
 
 async def preflight_findings(submission: Submission, tier: str, run_directory: str) -> Sequence[Mapping[str, Any]]:
@@ -24,12 +26,21 @@ async def preflight_findings(submission: Submission, tier: str, run_directory: s
 
 
 async def gate_findings(
-    submission: Submission, deployment: Deployment, known_flags: frozenset[str] | None, run_directory: str
+    submission: Submission, deployment: Deployment, known_flags: frozenset[str] | None, run: RunDirectory
 ) -> tuple[str, ...]:
-    """What holds a launch of one deployment back, in words; empty when it may begin."""
-    facts = await facts_of(submission, (deployment,), run_directory, known_flags)
-    findings = holding_back(await run_checks(facts, Tier.GATE), "launch")
-    return tuple(_in_words(one) for one in findings if one.outcome is Outcome.FAIL)
+    """What holds a launch of one deployment back, in words; empty when it may begin.
+
+    The findings and the machine as it was stand in the run directory afterwards.
+
+    Raises:
+        OSError: they could not be written.
+    """
+    facts = await facts_of(submission, (deployment,), str(run.path), known_flags)
+    findings = await run_checks(facts, Tier.GATE)
+    write_json(run.preflight, {"deployment": deployment.id, "findings": [finding_to_json(one) for one in findings]})
+    if facts.host is not None:
+        write_json(run.environment, host_state_to_json(facts.host))
+    return tuple(_in_words(one) for one in holding_back(findings, "launch") if one.outcome is Outcome.FAIL)
 
 
 def _in_words(finding: Finding) -> str:

@@ -14,8 +14,9 @@ from ddconsole.core.events import (
     Event,
     RunCreated,
 )
-from ddconsole.core.fold import RunState, fold
+from ddconsole.core.fold import fold
 from ddconsole.core.journal_line import read_lines
+from ddconsole.core.run_state import RunState
 from ddconsole.core.wire import RunSummary, Submission
 from ddconsole.runner.durable import sync_folder, write_json, write_whole
 from ddconsole.runner.run_directory import RunDirectory

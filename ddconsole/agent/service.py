@@ -28,7 +28,7 @@ from ddconsole.agent.telemetry import Telemetry
 from ddconsole.core import states as st
 from ddconsole.core.clock import Clock, ScaledClock
 from ddconsole.core.commands import decide
-from ddconsole.core.fold import RunState
+from ddconsole.core.run_state import RunState
 from ddconsole.core.wire import (
     PROTOCOL,
     Command,
@@ -128,13 +128,13 @@ class Service:
             self._conducting.cancel()
         if self._conductor is not None:
             self._conductor.journal.close()
-        orders = LaunchOrders(submission, engine)
+        orders = LaunchOrders(submission, engine, lambda: self.telemetry.host)
 
         async def gate(deployment: str, state: RunState) -> tuple[str, ...]:
             if not submission.protocol.get("preflight", True):
                 return ()
             flags = await orders.known_flags()
-            return await gate_findings(submission, state.deployments[deployment], flags, str(run.path))
+            return await gate_findings(submission, state.deployments[deployment], flags, run)
 
         conductor = Conductor(run, journal, orders, engine, self._launcher, gate, self.clock)
         self._conductor = conductor

@@ -10,7 +10,7 @@ from ddconsole.agent.telemetry import Telemetry
 from ddconsole.core import states as st
 from ddconsole.core.clock import Clock
 from ddconsole.core.duration import remaining_of_run
-from ddconsole.core.fold import RunState
+from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import cell_label
 from ddconsole.runner.run_directory import RunDirectory
 

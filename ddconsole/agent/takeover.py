@@ -16,8 +16,8 @@ from ddconsole.core.events import (
     LaunchFailed,
     Origin,
 )
-from ddconsole.core.fold import LaunchRow
 from ddconsole.core.journal_line import DamagedLine, decode_line
+from ddconsole.core.run_state import LaunchRow
 from ddconsole.core.visible_text import visible_line
 from ddconsole.engines.engine import Engine
 from ddconsole.runner.identity import ProcessIdentity, members_by_folder

@@ -17,7 +17,7 @@ from ddconsole.commands.connection import (
 from ddconsole.commands.places import runs_folder
 from ddconsole.commands.staying import Stay, follow, stay_on
 from ddconsole.core import states as st
-from ddconsole.core.fold import RunState
+from ddconsole.core.run_state import RunState
 from ddconsole.core.wire import Submission
 from ddconsole.link.offline_feed import OfflineRunFeed
 

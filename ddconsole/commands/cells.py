@@ -4,8 +4,8 @@ import argparse
 import dataclasses
 
 from ddconsole.commands.connection import EXPECTED, fail, printed, require_run, state_on_disk
-from ddconsole.core.fold import CellRow, RunState
 from ddconsole.core.row_text import RowText, baselines, row_text
+from ddconsole.core.run_state import CellRow, RunState
 from ddconsole.core.sweep import cell_label, to_json
 
 

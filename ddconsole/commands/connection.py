@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ddconsole.commands.places import runs_folder, state_home
-from ddconsole.core.fold import RunState, fold
+from ddconsole.core.fold import fold
 from ddconsole.core.journal_line import read_lines
+from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import cell_label
 from ddconsole.link.client import AgentError
 from ddconsole.link.connect import connect

@@ -14,7 +14,7 @@ from ddconsole.commands.connection import (
     require_run,
     state_on_disk,
 )
-from ddconsole.core.fold import RunState
+from ddconsole.core.run_state import RunState
 from ddconsole.core.visible_text import last_segment, visible
 from ddconsole.core.wire import LogPiece
 

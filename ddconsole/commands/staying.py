@@ -11,8 +11,8 @@ from typing import Any
 
 from ddconsole.commands.places import runs_folder
 from ddconsole.core import states as st
-from ddconsole.core.fold import RunState
 from ddconsole.core.row_text import GLYPHS, short_cause
+from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import cell_label
 from ddconsole.core.visible_text import visible_line
 from ddconsole.core.wire import Submission

@@ -19,7 +19,7 @@ from ddconsole.commands.connection import (
     require_run,
     state_on_disk,
 )
-from ddconsole.core.fold import RunState
+from ddconsole.core.run_state import RunState
 from ddconsole.core.wire import Command, CommandAnswer
 
 

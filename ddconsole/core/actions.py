@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from ddconsole.core import states as st
-from ddconsole.core.fold import CellRow, RunState
+from ddconsole.core.run_state import CellRow, RunState
 
 
 class Place(StrEnum):

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from ddconsole.core import states as st
-from ddconsole.core.fold import CellRow, LaunchRow, RunState
 from ddconsole.core.row_text import seconds_in_words
+from ddconsole.core.run_state import CellRow, LaunchRow, RunState
 from ddconsole.core.sweep import Deployment
 
 

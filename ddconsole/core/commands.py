@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from ddconsole.core import events as ev
 from ddconsole.core import states as st
 from ddconsole.core.editing import EditProblem, edit_cell
-from ddconsole.core.fold import CellRow, RunState
+from ddconsole.core.run_state import CellRow, RunState
 from ddconsole.core.sweep import Deployment, cell_label, to_json
 from ddconsole.core.wire import Command, CommandAnswer
 

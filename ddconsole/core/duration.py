@@ -11,7 +11,7 @@ from typing import Any
 
 from ddconsole.core import states as st
 from ddconsole.core.expansion import Expansion
-from ddconsole.core.fold import CellRow, RunState
+from ddconsole.core.run_state import CellRow, RunState
 from ddconsole.core.sweep import Deployment, WorkloadPoint
 
 FORMAT = 1

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ddconsole.core import states as st
-from ddconsole.core.fold import Attempt, CellRow, RunState
 from ddconsole.core.records import CellProgress
+from ddconsole.core.run_state import Attempt, CellRow, RunState
 from ddconsole.core.visible_text import visible_line
 
 GLYPHS: dict[st.CellPhase, str] = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ddconsole.core import states as st
 from ddconsole.core.control import Control, Ending, WantedCell
-from ddconsole.core.fold import CellRow, LaunchRow, RunState
+from ddconsole.core.run_state import CellRow, LaunchRow, RunState
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ddconsole.core.fold import RunState
 from ddconsole.core.host_state import HostState
 from ddconsole.core.records import CellProgress
+from ddconsole.core.run_state import RunState
 from ddconsole.core.wire import CommandAnswer, DecodeFigures, LogPiece
 from ddconsole.link.client import LinkState
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from ddconsole.core.events import Entry
-from ddconsole.core.fold import RunState, apply
+from ddconsole.core.fold import apply
 from ddconsole.core.host_state import HostState
 from ddconsole.core.records import CellProgress
+from ddconsole.core.run_state import RunState
 from ddconsole.core.wire import Command, CommandAnswer, DecodeFigures, Hello, LogPiece
 from ddconsole.link.change_board import ChangeBoard, Changed
 from ddconsole.link.client import AgentClient, AgentError, LinkLost, LinkPhase, LinkState, LiveItem

@@ -10,8 +10,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, cast
 
 from ddconsole.core.events import AttemptDone, AttemptFailed, AttemptStopped, Entry, LaunchFailed, LaunchGone, RunEnded
-from ddconsole.core.fold import RunState, apply, fold
+from ddconsole.core.fold import apply, fold
 from ddconsole.core.journal_line import read_lines
+from ddconsole.core.run_state import RunState
 from ddconsole.link.client import AgentError, LinkLost
 from ddconsole.link.http_client import entry_or_beat
 from ddconsole.link.reconnecting import Backoff

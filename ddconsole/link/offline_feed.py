@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ddconsole.core.fold import RunState, fold
+from ddconsole.core.fold import fold
 from ddconsole.core.host_state import HostState, host_state_from_json
 from ddconsole.core.journal_line import Damage, read_lines
 from ddconsole.core.records import CellProgress
+from ddconsole.core.run_state import RunState
 from ddconsole.core.wire import CommandAnswer, DecodeFigures, LogPiece
 from ddconsole.link.client import AgentError, LinkPhase, LinkState
 

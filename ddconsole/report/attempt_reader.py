@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ddconsole.core.attempt_file import AttemptFile, attempt_from_json
-from ddconsole.core.fold import RunState, fold
+from ddconsole.core.fold import fold
 from ddconsole.core.journal_line import read_lines
+from ddconsole.core.run_state import RunState
 
 AttemptLoader: TypeAlias = Callable[[str, int], AttemptFile]
 """The file of (cell, attempt). Raises `AttemptUnavailable` with the reason for the operator."""

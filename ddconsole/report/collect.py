@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ddconsole.core.attempt_file import AttemptFile
-from ddconsole.core.fold import RunState
+from ddconsole.core.run_state import RunState
 from ddconsole.core.states import Blocked, CellPhase, Failed
 from ddconsole.report.attempt_reader import AttemptLoader
 from ddconsole.report.cell_figures import figures_of, rates_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddconsole.core.fold import RunState
+from ddconsole.core.run_state import RunState
 from ddconsole.report.attempt_reader import AttemptLoader, attempts_in_folder, state_of_run
 from ddconsole.report.bar_figure import bar_figures
 from ddconsole.report.budget_figure import budget_figures

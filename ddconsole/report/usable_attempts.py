@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ddconsole.core.attempt_file import AttemptFile
-from ddconsole.core.fold import CellRow, RunState
+from ddconsole.core.run_state import CellRow, RunState
 from ddconsole.core.states import Blocked, CellPhase, Failed, Interrupted, Pruned, Skipped, Stopped, Unfit
 from ddconsole.core.sweep import Deployment
 from ddconsole.report.attempt_reader import AttemptLoader, AttemptUnavailable

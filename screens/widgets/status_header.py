@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ddconsole.core import states as st
-from ddconsole.core.fold import RunState
+from ddconsole.core.run_state import RunState
 from ddconsole.link.client import LinkPhase, LinkState
 from screens.spans import Line, Role, Span, cut, shown
 from screens.widgets.line_bar import LineBar

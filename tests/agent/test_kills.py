@@ -17,8 +17,9 @@ from sweeps import cells, deployment, submission
 from ddconsole.core import states as st
 from ddconsole.core.attempt_file import attempt_from_json
 from ddconsole.core.events import AttemptDone
-from ddconsole.core.fold import RunState, fold
+from ddconsole.core.fold import fold
 from ddconsole.core.journal_line import read_lines
+from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import Speculative
 from ddconsole.core.wire import Submission
 from ddconsole.link.client import AgentError

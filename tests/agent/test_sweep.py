@@ -12,7 +12,7 @@ from ddconsole.agent.service import Busy, Service
 from ddconsole.core import states as st
 from ddconsole.core.attempt_file import attempt_from_json
 from ddconsole.core.clock import SystemClock
-from ddconsole.core.fold import RunState
+from ddconsole.core.run_state import RunState
 from ddconsole.core.wire import Command
 
 

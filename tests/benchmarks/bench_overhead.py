@@ -12,8 +12,9 @@ from pathlib import Path
 
 from ddconsole.agent.service import Service
 from ddconsole.core.clock import SystemClock
-from ddconsole.core.fold import RunState, fold
+from ddconsole.core.fold import fold
 from ddconsole.core.journal_line import read_lines
+from ddconsole.core.run_state import RunState
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "rigs"))
 from sweeps import cells, deployment, ended, submission, until

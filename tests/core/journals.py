@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from ddconsole.core import events as ev
-from ddconsole.core.fold import RunState, fold
+from ddconsole.core.fold import fold
+from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import Cell, Deployment, Placement, Sampling, WorkloadPoint, to_json
 
 

@@ -9,7 +9,8 @@ from journals import cell, deployment, done, entries, failed, launched, small_ru
 
 from ddconsole.core import events as ev
 from ddconsole.core import states as st
-from ddconsole.core.fold import RunState, apply, fold
+from ddconsole.core.fold import apply, fold
+from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import cell_from_json, deployment_from_json, to_json
 
 

@@ -4,7 +4,8 @@ from journals import done, entries, failed, launched, small_run, started
 
 from ddconsole.core import events as ev
 from ddconsole.core.control import Ending, control_from_json, control_to_json
-from ddconsole.core.fold import RunState, fold
+from ddconsole.core.fold import fold
+from ddconsole.core.run_state import RunState
 from ddconsole.core.schedule import control_for, next_launch, pause_reason
 
 

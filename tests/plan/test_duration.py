@@ -22,8 +22,9 @@ from ddconsole.core.duration import (
     stream_tokens,
 )
 from ddconsole.core.expansion import expand
-from ddconsole.core.fold import RunState, fold
+from ddconsole.core.fold import fold
 from ddconsole.core.plan import Plan
+from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import Cell, Deployment, Placement, Sampling, Speculative, WorkloadPoint, to_json
 
 SINGLE = WorkloadPoint("generate", "single", "five", 1, 100, 2, 5, Sampling())

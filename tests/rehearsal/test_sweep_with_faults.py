@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from ddconsole.core import states as st
-from ddconsole.core.fold import RunState, fold
+from ddconsole.core.fold import fold
 from ddconsole.core.journal_line import read_lines
+from ddconsole.core.run_state import RunState
 from ddconsole.link.client import AgentError
 from ddconsole.link.connect import connect
 from ddconsole.runner.identity import members_by_folder

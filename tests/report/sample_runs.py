@@ -21,9 +21,10 @@ from typing import Any
 from ddconsole.core import events as ev
 from ddconsole.core.attempt_file import AttemptFile, attempt_to_json
 from ddconsole.core.figures import summarise
-from ddconsole.core.fold import RunState, fold
+from ddconsole.core.fold import fold
 from ddconsole.core.journal_line import encode_line
 from ddconsole.core.records import Acceptance, RequestOutcome, RequestRecord, TokenSource
+from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import (
     Cell,
     Deployment,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ddconsole.agent.service import Service
-from ddconsole.core.fold import RunState
+from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import Cell, Deployment, Placement, Sampling, WorkloadPoint, to_json
 from ddconsole.core.wire import Submission
 from ddconsole.load.prompts import WorkloadTexts

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from ddconsole.core import events as ev
 from ddconsole.core.commands import decide
-from ddconsole.core.fold import RunState, apply
+from ddconsole.core.fold import apply
 from ddconsole.core.host_state import HostState
 from ddconsole.core.records import CellProgress
+from ddconsole.core.run_state import RunState
 from ddconsole.core.wire import Command, CommandAnswer, DecodeFigures, LogPiece
 from ddconsole.link.client import LinkLost, LinkPhase, LinkState
 

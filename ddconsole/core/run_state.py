@@ -1,0 +1,139 @@
+"""What the journal says at one moment: the run, its cells with their attempts, its launches."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ddconsole.core import events as ev
+from ddconsole.core import states as st
+from ddconsole.core.sweep import Cell, Deployment
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One execution of a cell. Attempts are never overwritten."""
+
+    number: int
+    launch: int
+    round: int
+    revision: int
+    started: float
+    outcome: st.CellPhase = st.CellPhase.RUNNING
+    """`running`, `done`, `failed`, `stopped` or `interrupted`."""
+    ended: float | None = None
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    """A `Summary` as JSON."""
+    flags: tuple[str, ...] = ()
+    cause: st.Cause | None = None
+    sha256: str = ""
+    fingerprint: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CellRow:
+    """One cell with its state and its attempts."""
+
+    cell: Cell
+    state: st.CellState
+    attempts: tuple[Attempt, ...] = ()
+    stop_requested: bool = False
+    skip_after_stop: bool = False
+
+    def done_attempts(self) -> tuple[Attempt, ...]:
+        """Those of this revision that count: the first done one of each round."""
+        first: dict[int, Attempt] = {}
+        for attempt in self.attempts:
+            if attempt.outcome is st.CellPhase.DONE and attempt.revision == self.cell.revision:
+                first.setdefault(attempt.round, attempt)
+        return tuple(first[number] for number in sorted(first))
+
+    def next_round(self) -> int | None:
+        """The first round without a done attempt, from 1; None when all have one."""
+        done = {attempt.round for attempt in self.done_attempts()}
+        return next((number for number in range(1, self.cell.rounds + 1) if number not in done), None)
+
+    def latest(self) -> Attempt | None:
+        """The attempt that began last."""
+        return self.attempts[-1] if self.attempts else None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRow:
+    """One start of a deployment's server."""
+
+    number: int
+    deployment: str
+    round: int
+    state: st.LaunchState
+    planned: float
+    pid: int | None = None
+    port: int | None = None
+    effective: Mapping[str, Any] = field(default_factory=dict)
+    build: Mapping[str, Any] = field(default_factory=dict)
+    start_seconds: float | None = None
+    canary: Mapping[str, Any] = field(default_factory=dict)
+    cause: st.Cause | None = None
+    """Why it failed: kept while what is left of it is cleared away."""
+    taken_over: int = 0
+    """How many lines of its event file are in the journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something to know that changes no state."""
+
+    at: float
+    text: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """Everything that the journal says."""
+
+    created: ev.RunCreated | None = None
+    phase: st.RunPhase = st.RunPhase.RUNNING
+    paused_because: str = ""
+    paused_by: str = ""
+    outcome: str = ""
+    deployments: Mapping[str, Deployment] = field(default_factory=dict)
+    cells: Mapping[str, CellRow] = field(default_factory=dict)
+    """In the order of the table."""
+    queue: tuple[str, ...] = ()
+    """Cells that were told to come next, in order."""
+    launches: Mapping[int, LaunchRow] = field(default_factory=dict)
+    commands: frozenset[str] = frozenset()
+    """Ids that have taken effect."""
+    debts: Mapping[str, str] = field(default_factory=dict)
+    """Unsettled ones: id and what it is."""
+    warnings: tuple[Notice, ...] = ()
+    epoch: int = 0
+    seq: int = 0
+    resumed_at_launch: int = 0
+    """Launches up to this one were known when the operator last said to go on."""
+    boot: str = ""
+    began: float = 0.0
+    at: float = 0.0
+    """Wall time of the last entry."""
+    unknown_events: int = 0
+    impossible_events: int = 0
+    """Events that the tables do not allow where they came: they changed nothing."""
+
+    def live_launch(self) -> LaunchRow | None:
+        """The launch for which a runner should exist, or that left something behind."""
+        for launch in reversed(tuple(self.launches.values())):
+            if launch.state.phase in st.LIVE_LAUNCH_PHASES or launch.state.phase is st.LaunchPhase.DIRTY:
+                return launch
+        return None
+
+    def running_cell(self) -> CellRow | None:
+        """The cell that is being measured."""
+        return next((row for row in self.cells.values() if isinstance(row.state, st.Running)), None)
+
+    def counts(self) -> dict[st.CellPhase, int]:
+        """Cells by phase; phases without cells are left out."""
+        numbers: dict[st.CellPhase, int] = {}
+        for row in self.cells.values():
+            numbers[row.state.phase] = numbers.get(row.state.phase, 0) + 1
+        return numbers
