@@ -58,7 +58,9 @@ class ConfirmScreen(ModalScreen[bool]):
         self.feed_changed(frozenset())
 
     def feed_changed(self, _changed: frozenset[str]) -> None:
-        """Ask again, as things stand now."""
+        """Ask again, as things stand now. The app may call while the screen comes up or goes."""
+        if not self.query("#asked"):
+            return
         lines = question_lines(self._ask(), min(_WIDTH, self.app.size.width - 6))
         view = self.query_one("#asked", LinesView)
         view.styles.height = min(len(lines), max(3, self.app.size.height - 4))

@@ -44,7 +44,9 @@ class PageScreen(ModalScreen[None]):
         self.call_after_refresh(self.feed_changed, frozenset())
 
     def feed_changed(self, _changed: frozenset[str]) -> None:
-        """Make the lines anew."""
+        """Make the lines anew. The app may call while the screen comes up or goes."""
+        if not self.query("#page-lines"):
+            return
         view = self.query_one("#page-lines", LinesView)
         view.set_lines(self._make(max(20, view.inner_width - 2)))
 

@@ -135,6 +135,7 @@ def _serve(params: Any, xllamacpp: Any) -> int:
     try:
         server = xllamacpp.Server(params)
     except RuntimeError as error:
+        time.sleep(0.3)  # llama.cpp's log has a thread of its own: its last line says why
         sys.stderr.write(f"llama-server: {error}\n")
         return 1
     for one in (signal.SIGTERM, signal.SIGINT):

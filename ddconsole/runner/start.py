@@ -204,5 +204,5 @@ async def death_cause(server: ServerProcess, engine: Engine, watch: LogWatch, ph
     watch.look(starting=False)
     cause = classify(engine.kind, server.log_tail(_TAIL), phase, server.exit_status, we_stopped_it=False)
     if cause.id == "UNKNOWN":
-        return replace(cause, text=f"the server ended by itself with status {server.exit_status}: {cause.text}")
+        return replace(cause, text=f"{cause.text} (the server ended with status {server.exit_status})")
     return cause
