@@ -10,6 +10,7 @@ import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sweeps import cells, deployment, directory, ended, phases, submission, survivors, until
@@ -23,7 +24,7 @@ from ddconsole.core.wire import Submission
 pytestmark = [pytest.mark.trial, pytest.mark.engine]
 
 ENVIRONMENT = {"SGLANG_USE_CPU_ENGINE": "1", "HF_HUB_OFFLINE": "1", "FEAS_AMX_ATTENTION": "1"}
-FLAGS = {
+FLAGS: dict[str, Any] = {
     "device": "cpu",
     "context_length": 2048,
     "max_total_tokens": 16384,
@@ -46,7 +47,7 @@ def order() -> Submission:
     if not python or not models:
         pytest.fail("name an interpreter with SGLang in DDCONSOLE_SGLANG_PYTHON, and DDCONSOLE_SGLANG_MODELS")
     draft = f"{models}/tinypy-draft-hf"
-    speculation = {
+    speculation: dict[str, Any] = {
         "speculative_algorithm": "STANDALONE",
         "speculative_draft_model_path": draft,
         "speculative_num_steps": 4,

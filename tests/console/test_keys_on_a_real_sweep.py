@@ -265,8 +265,8 @@ def edit_field(console: Console, cell: str, name: str, value: str) -> None:
     row = state.cells[cell]
     flags = [f"--{flag}" for flag in state.deployments[row.cell.deployment].args]
     fields = [field.name for field in editable_fields(row.cell.point)]
-    # Backwards from the first field: the one for a new flag, then the flags from the last on.
-    moves = ["Down"] * fields.index(name) if name in fields else ["BTab"] * (1 + len(flags) - flags.index(name))
+    # Backwards from the first field: the form itself, the field for a new flag, then the flags from the last on.
+    moves = ["Down"] * fields.index(name) if name in fields else ["BTab"] * (2 + len(flags) - flags.index(name))
     console.press(*moves)
     console.press("End", *["BSpace"] * 8)
     console.type(value)
