@@ -130,7 +130,9 @@ def _failure(facts: CellFacts, cause: st.Cause, width: int, most: int) -> _Probl
         text = f"launch {facts.row.state.launch} of its server failed, and would again: this cell was not tried"
         lines += labelled("", text, width=width)
     log: list[Line] = []
-    for number, one in enumerate(cause.evidence[:6]):
+    # Where there is room for a line or two, the exception says more than the frame it was raised in.
+    evidence = cause.evidence if most > 2 else sorted(cause.evidence, key=lambda one: one.startswith((" ", "\t")))
+    for number, one in enumerate(evidence[:6]):
         log += labelled("" if number else "log", one, Role.DIM, width=width, most=most - 1)
     return _Problem(lines, log, labelled("do", cause.do or _retry_in_words(cause), width=width, most=most))
 
@@ -159,6 +161,8 @@ def _next(facts: CellFacts) -> Line:
     cause = getattr(facts.row.state, "cause", None)
     if isinstance(cause, st.Cause) and cause.retry is st.Retry.AS_IS:
         names = ["retry", *(name for name in names if name != "retry")]
+    if isinstance(cause, st.Cause) and cause.do.startswith("Read the launch's log"):
+        names = ["cell-log", *(name for name in names if name != "cell-log")]
     if isinstance(cause, st.Cause) and cause.retry is st.Retry.NEVER:
         names = ["skip", *(name for name in names if name != "skip")]
     spans: list[Span] = [(" next    ", Role.DIM)]

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 from ddconsole.core.clock import Clock
@@ -30,15 +31,17 @@ class Telemetry:
         self._task: asyncio.Task[None] | None = None
         self._run: RunDirectory | None = None
         self._live: LaunchDirectory | None = None
+        self._active: Callable[[], bool] = lambda: False
         self._seen = 0
         self._kept_pairs = False
         self.host: HostState | None = None
         self.progress: CellProgress | None = None
         self.decode: DecodeFigures | None = None
 
-    def keep_for(self, run: RunDirectory) -> None:
-        """Keep host samples in this run's `telemetry.jsonl` from now on."""
+    def keep_for(self, run: RunDirectory, active: Callable[[], bool]) -> None:
+        """Keep host samples in this run's `telemetry.jsonl` from now on, for as long as it is active."""
         self._run = run
+        self._active = active
         self._kept_pairs = False
         self.watch()
 
@@ -69,7 +72,7 @@ class Telemetry:
 
     def _keep(self, state: HostState) -> None:
         """One line a sample. Pairs do not change, and are most of its bytes: they stand in the first line only."""
-        if self._run is None:
+        if self._run is None or not self._active():
             return
         if self._kept_pairs:
             state = replace(state, pairs=())

@@ -74,7 +74,7 @@ def pause_reason(state: RunState) -> str | None:
             return None
         if launch.deployment != last.deployment:
             labels = f"{state.deployments[launch.deployment].label} and {state.deployments[last.deployment].label}"
-            return f"the same cause ended {labels}: {last.cause.text}"
+            return f"{last.cause.text}: it ended {labels}, one after the other"
     return None
 
 

@@ -203,6 +203,6 @@ async def death_cause(server: ServerProcess, engine: Engine, watch: LogWatch, ph
     await asyncio.sleep(0.1)
     watch.look(starting=False)
     cause = classify(engine.kind, server.log_tail(_TAIL), phase, server.exit_status, we_stopped_it=False)
-    if cause.id == "UNKNOWN":
+    if cause.id == "UNKNOWN" and not cause.text.startswith("unknown failure"):
         return replace(cause, text=f"{cause.text} (the server ended with status {server.exit_status})")
     return cause

@@ -42,17 +42,31 @@ sampling: {{temperature: 0, seed: 7, ignore_eos: true}}
 protocol: {{warmup: 0, ready_timeout: 30s, stall_timeout: 20s}}
 """
 
+REAL_ENGINE = """
+name: keys
+host: local
+model: {{path: {model}}}
+engine: {{kind: llamacpp, command: ["{python}", -m, ddconsole.engines.xllamacpp_server], args: {{threads: 1}}}}
+methods: {{ar: {{}}}}
+baseline: ar
+workloads:
+  generate: {{kind: single, prompts: five, max_tokens: [160, 176, 192], repetitions: 300}}
+placement: none
+sampling: {{temperature: 0, seed: 7, ignore_eos: true}}
+protocol: {{warmup: 0, ready_timeout: 60s, stall_timeout: 20s}}
+"""
+
 
 class Console:
     """The app in a tmux pane, on a sweep of its own."""
 
-    def __init__(self, folder: Path, width: int, height: int) -> None:
+    def __init__(self, folder: Path, width: int, height: int, plan_text: str = PLAN) -> None:
         self.folder = folder
         self.run = RunDirectory(folder / "runs" / "keys")
         self._tmux = ["tmux", "-S", str(folder / "t"), "-f", "/dev/null"]
         (folder / "runs").mkdir()
         plan = folder / "keys.yaml"
-        plan.write_text(PLAN.format(model=MODEL, python=sys.executable, server=TREE_SERVER))
+        plan.write_text(plan_text.format(model=MODEL, python=sys.executable, server=TREE_SERVER))
         environment = {"XDG_STATE_HOME": folder / "state", "DDCONSOLE_RUNS": folder / "runs", "TERM": "xterm-256color"}
         given = [word for name, value in environment.items() for word in ("-e", f"{name}={value}")]
         program = f"{sys.executable} -m ddconsole run {plan} --name keys; echo LEFT WITH $?; exec sleep 600"
@@ -75,7 +89,13 @@ class Console:
         return subprocess.run([*self._tmux, "capture-pane", "-p"], check=True, capture_output=True, text=True).stdout
 
     def alternate_screen(self) -> bool:
-        argv = [*self._tmux, "display-message", "-p", "#{alternate_on}"]
+        return self._flag("alternate_on")
+
+    def cursor_shown(self) -> bool:
+        return self._flag("cursor_flag")
+
+    def _flag(self, name: str) -> bool:
+        argv = [*self._tmux, "display-message", "-p", f"#{{{name}}}"]
         return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip() == "1"
 
     def state(self) -> RunState:
@@ -131,12 +151,24 @@ def phase(state: RunState, cell: str) -> st.CellPhase:
     return state.cells[cell].state.phase
 
 
-@pytest.fixture
-def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+def require_tmux() -> None:
     if shutil.which("tmux") is None:
         missing = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
         missing("tmux is not installed")
+
+
+@pytest.fixture
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    require_tmux()
     one = Console(tmp_path_factory.mktemp("c"), 160, 45)
+    yield one
+    one.end()
+
+
+@pytest.fixture
+def small_console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    require_tmux()
+    one = Console(tmp_path_factory.mktemp("s"), 80, 24, REAL_ENGINE)
     yield one
     one.end()
 
@@ -188,6 +220,7 @@ def test_each_key_has_exactly_its_effect(console: Console) -> None:
     order = {name: row.attempts[-1].started for name, row in after.cells.items() if row.attempts}
     assert all(order["c008"] < order[name] for name in ("c005", "c006", "c007"))
     assert after.cells["c003"].attempts == ()
+    assert not console.run.attempt("c003", 1).exists()
     assert after.cells[running].attempts[0].outcome is st.CellPhase.STOPPED
     assert phase(after, running) is st.CellPhase.DONE
     assert after.impossible_events == 0
@@ -222,6 +255,11 @@ def test_edits_stop_now_and_leaving(console: Console) -> None:
     number = next(number for number, launch in state.launches.items() if launch.deployment == moved)
     order = json.loads(console.run.launch(number).order.read_bytes())
     assert order["deployment"]["args"]["pace"] == 0.011
+    port = state.launches[number].port
+    assert port is not None
+    commands = [Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in listening_pids(port)]
+    assert commands
+    assert all(command[command.index(b"--pace") + 1] == b"0.011" for command in commands)
     attempt = attempt_from_json(json.loads(console.run.attempt("c004", 1).read_bytes()))
     assert [one.output_tokens for one in attempt.requests] == [12] * 5
     environment = {
@@ -242,6 +280,54 @@ def test_edits_stop_now_and_leaving(console: Console) -> None:
     assert "run ended: " in done.stdout, done.stdout + done.stderr
     state = console.until(lambda state: state.phase is st.RunPhase.ENDED and state.live_launch() is None)
     nothing_is_left(console, state)
+
+
+@pytest.mark.timeout(180)
+def test_a_real_engine_is_steered_at_80x24(small_console: Console) -> None:
+    console = small_console
+    console.until(lambda state: isinstance(state.cells.get("c001") and state.cells["c001"].state, st.Running))
+    console.until_shown("\u25b6 running")
+    shown = [line.split() for line in console.screen().splitlines()]
+    states = [line[:3] for line in shown if len(line) > 3 and line[2] == "ar"]
+    assert states == [["\u25b6", "running", "ar"], ["\u25cc", "pending", "ar"], ["\u25cc", "pending", "ar"]], shown
+    launch = console.until(lambda state: state.launches[1].port is not None).launches[1]
+    assert launch.port is not None
+    server = listening_pids(launch.port)
+    assert len(server) == 1
+    time.sleep(1.0)
+
+    console.press("r", "x")
+    console.confirm()
+    console.until(lambda state: phase(state, "c001") is st.CellPhase.STOPPED)
+    attempt = attempt_from_json(json.loads(console.run.attempt("c001", 1).read_bytes()))
+    outcomes = [one.outcome.value for one in attempt.requests]
+    assert attempt.outcome == "stopped"
+    assert 0 < outcomes.count("ok") < 1500
+    assert set(outcomes) <= {"ok", "cancelled"}
+    console.until(lambda state: phase(state, "c002") is st.CellPhase.RUNNING)
+
+    console.go_to("c001")
+    console.press("R")
+    console.until(lambda state: phase(state, "c001") is st.CellPhase.PENDING)
+    console.press("S")
+    console.confirm()
+    state = console.until(lambda state: phase(state, "c001") is st.CellPhase.RUNNING)
+    assert phase(state, "c002") is st.CellPhase.STOPPED
+    assert [(one.number, one.launch) for one in state.cells["c001"].attempts] == [(1, 1), (2, 1)]
+    assert state.cells["c003"].attempts == ()
+    assert listening_pids(launch.port) == server
+
+    console.press("C-x")
+    console.confirm()
+    state = console.until(lambda state: state.phase is st.RunPhase.ENDED and state.live_launch() is None)
+    assert list(state.launches) == [1]
+    assert state.cells["c003"].attempts == ()
+    nothing_is_left(console, state)
+    assert console.alternate_screen()
+    console.press("q")
+    console.until_shown("LEFT WITH")
+    assert not console.alternate_screen()
+    assert console.cursor_shown()
 
 
 def nothing_is_left(console: Console, state: RunState) -> None:
