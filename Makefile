@@ -16,9 +16,10 @@ rehearse: $(READY)
 	$(BIN)/ddconsole rehearse plans/ct200-ddtree.yaml
 
 ## All tests. As root it installs the Debian packages that they need, else it names them.
+## Their folders have short names: the path of a unix socket may have 107 bytes.
 test: $(READY)
 	bash .ci/packages test
-	$(BIN)/python -m pytest -n 2 -m "not trial"
+	folder=$$(mktemp -d /tmp/dd-XXXX) && $(BIN)/python -m pytest -n 2 -m "not trial" --basetemp=$$folder/t
 
 ## Types, style, layers.
 check: $(READY)
@@ -33,7 +34,7 @@ bench: $(READY)
 
 ## Random faults: sixty kills in every phase, on llama.cpp and on a server that loads slowly. About half an hour.
 trials: $(READY)
-	$(BIN)/python -m pytest -m trial
+	folder=$$(mktemp -d /tmp/dd-XXXX) && $(BIN)/python -m pytest -n 2 -m trial --basetemp=$$folder/t
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

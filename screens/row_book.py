@@ -95,7 +95,15 @@ class RowBook:
         )
 
     def cell_seconds(self, row: CellRow) -> float:
-        """Seconds that one round of a cell is foretold to take."""
+        """Seconds that one round of a cell is foretold to take; by its own progress once some of it is measured."""
+        progress = self._feed.progress
+        if isinstance(row.state, st.Running) and progress is not None and progress.cell == row.cell.id:
+            elapsed = self._feed.now() - row.state.since
+            if progress.requests_done and elapsed > 0:
+                return elapsed * progress.requests_planned / progress.requests_done
+        return self._estimated(row)
+
+    def _estimated(self, row: CellRow) -> float:
         deployment = self._feed.state.deployments[row.cell.deployment]
         return self.estimates.cell_seconds(deployment, row.cell.point)
 
@@ -105,7 +113,10 @@ class RowBook:
         if self._left is None or (self._left[0] is not state and now - self._left[1] >= 1.0):
             self._left = (state, now, remaining(state, self.estimates, now).total)
         _, at, total = self._left
-        paused = state.phase is st.RunPhase.PAUSED and state.running_cell() is None
+        running = state.running_cell()
+        if running is not None and total is not None:
+            total += self.cell_seconds(running) - self._estimated(running)
+        paused = state.phase is st.RunPhase.PAUSED and running is None
         return None if total is None else max(0.0, total - (0.0 if paused else now - at))
 
     def _changed_cells(self, state: RunState) -> set[str]:

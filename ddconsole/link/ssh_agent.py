@@ -1,5 +1,7 @@
 """The agent of a host over SSH: connected to, found or started, and reached through its socket."""
 
+import contextlib
+
 import aiohttp
 
 from ddconsole.link.client import LinkLost
@@ -98,6 +100,11 @@ class SshAgentRoute:
             if not (await deployment.look())["answers"]:
                 raise
         else:
+            self.bridged = False
+            return session
+        # An agent may have begun to answer between the channel and the question: then a channel works after all.
+        with contextlib.suppress(NobodyThere):
+            session = await self._greeted(host, SshUnixConnector(host.connection, socket))
             self.bridged = False
             return session
         bridge = SshBridgeConnector(host.connection, socket, deployment.python)

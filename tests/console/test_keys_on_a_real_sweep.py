@@ -120,6 +120,17 @@ class Console:
             assert time.monotonic() < end, f"{text!r} is not shown\n{self.screen()}"
             time.sleep(0.1)
 
+    def until_rows_shown(self, method: str, states: list[str], seconds: float = 20.0) -> None:
+        """Wait until the table's rows of a method say these states."""
+        end = time.monotonic() + seconds
+        while True:
+            rows = [line.lstrip("\u258c ").split() for line in self.screen().splitlines()]
+            said = [row[1] for row in rows if len(row) > 3 and row[2] == method]
+            if said == states:
+                return
+            assert time.monotonic() < end, f"{said}\n{self.screen()}"
+            time.sleep(0.1)
+
     def go_to(self, cell: str) -> None:
         """Put the cursor on a cell: from the top of the table downwards."""
         place = list(self.state().cells).index(cell)
@@ -234,6 +245,8 @@ def test_each_key_has_exactly_its_effect(console: Console) -> None:
 def test_edits_stop_now_and_leaving(console: Console) -> None:
     console.until(lambda state: bool(state.created) and state.running_cell() is not None)
     console.until_shown("c001")
+    console.press("p")
+    console.until(lambda state: state.phase is st.RunPhase.PAUSED)
 
     console.go_to("c004")
     console.press("E")
@@ -245,21 +258,23 @@ def test_edits_stop_now_and_leaving(console: Console) -> None:
     console.go_to("c006")
     console.press("E")
     console.until_shown("what is asked of the server", 10)
-    edit_field(console, "c006", "--pace", "0.011")
+    edit_field(console, "c006", "--pace", "0.05")
     state = console.until(lambda state: state.cells["c006"].cell.deployment != "d02")
     moved = state.cells["c006"].cell.deployment
-    assert state.deployments[moved].args["pace"] == 0.011
+    assert state.deployments[moved].args["pace"] == 0.05
 
+    console.press("P")
+    console.until(lambda state: state.phase is st.RunPhase.RUNNING)
     leave(console)
     state = console.until(lambda state: bool(state.cells["c006"].attempts), 120)
     number = next(number for number, launch in state.launches.items() if launch.deployment == moved)
     order = json.loads(console.run.launch(number).order.read_bytes())
-    assert order["deployment"]["args"]["pace"] == 0.011
+    assert order["deployment"]["args"]["pace"] == 0.05
     port = state.launches[number].port
     assert port is not None
-    commands = [Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in listening_pids(port)]
+    commands = [Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in listening_pids(port) or ()]
     assert commands
-    assert all(command[command.index(b"--pace") + 1] == b"0.011" for command in commands)
+    assert all(command[command.index(b"--pace") + 1] == b"0.05" for command in commands)
     attempt = attempt_from_json(json.loads(console.run.attempt("c004", 1).read_bytes()))
     assert [one.output_tokens for one in attempt.requests] == [12] * 5
     environment = {
@@ -286,13 +301,11 @@ def test_edits_stop_now_and_leaving(console: Console) -> None:
 def test_a_real_engine_is_steered_at_80x24(small_console: Console) -> None:
     console = small_console
     console.until(lambda state: isinstance(state.cells.get("c001") and state.cells["c001"].state, st.Running))
-    console.until_shown("\u25b6 running")
-    shown = [line.split() for line in console.screen().splitlines()]
-    states = [line[:3] for line in shown if len(line) > 3 and line[2] == "ar"]
-    assert states == [["\u25b6", "running", "ar"], ["\u25cc", "pending", "ar"], ["\u25cc", "pending", "ar"]], shown
+    console.until_rows_shown("ar", ["running", "pending", "pending"])
     launch = console.until(lambda state: state.launches[1].port is not None).launches[1]
     assert launch.port is not None
     server = listening_pids(launch.port)
+    assert server is not None
     assert len(server) == 1
     time.sleep(1.0)
 
@@ -316,6 +329,7 @@ def test_a_real_engine_is_steered_at_80x24(small_console: Console) -> None:
     assert [(one.number, one.launch) for one in state.cells["c001"].attempts] == [(1, 1), (2, 1)]
     assert state.cells["c003"].attempts == ()
     assert listening_pids(launch.port) == server
+    console.until_rows_shown("ar", ["running", "stopped", "pending"])
 
     console.press("C-x")
     console.confirm()
@@ -324,8 +338,7 @@ def test_a_real_engine_is_steered_at_80x24(small_console: Console) -> None:
     assert state.cells["c003"].attempts == ()
     nothing_is_left(console, state)
     assert console.alternate_screen()
-    console.press("q")
-    console.until_shown("LEFT WITH")
+    leave(console)
     assert not console.alternate_screen()
     assert console.cursor_shown()
 

@@ -16,6 +16,12 @@ from ddconsole.link.bundle import pack
 from ddconsole.link.host_call import HostRefusal, answer_of, call_here, program
 
 
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Short: pytest names folders after tests, and a socket's path may have 107 bytes."""
+    return tmp_path_factory.mktemp("s")
+
+
 def place(tmp_path: Path) -> Path:
     return Path(on_host.socket_path("/state", os.geteuid(), str(tmp_path)))
 
