@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from ddconsole.commands.connection import UsageProblem
+from ddconsole.report.attempt_reader import RunUnreadable
 from ddconsole.report.export import ExportFailed, ExportReport, export_run
 
 
@@ -17,7 +18,7 @@ def export_folder(folder: Path, to: Path) -> ExportReport:
     """
     try:
         report = export_run(folder, to, lambda text: print(f"  {text}", file=sys.stderr))
-    except ExportFailed as problem:
+    except (ExportFailed, RunUnreadable) as problem:
         raise UsageProblem(str(problem)) from problem
     for warning in report.warnings:
         print(f"warning: {warning}", file=sys.stderr)

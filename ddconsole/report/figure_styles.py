@@ -29,7 +29,7 @@ REFERENCES = ("dashed", "densely dashdotted", "loosely dashed", "dashdotdotted")
 BASELINE = "densely dotted"
 
 
-_LEGEND_WIDTHS = ((12, 5), (16, 4), (24, 3), (40, 2))
+_LEGEND_WIDTHS = ((12, 5), (20, 4), (26, 3), (42, 2))
 """Longest name in characters, and how many names then stand side by side."""
 
 

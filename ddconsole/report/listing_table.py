@@ -8,7 +8,7 @@ from ddconsole.report.fragment import Fragment
 from ddconsole.report.grid import LOAD_MODES, Grid, best_cells, grids, point_titles
 from ddconsole.report.latex_text import latex_text
 from ddconsole.report.marks import Mark
-from ddconsole.report.number_column import NumberColumn, estimate_column, number_column
+from ddconsole.report.number_column import NumberColumn, decimals_for, estimate_column, number_column
 from ddconsole.report.result_set import CellFigures, CellResult, Distribution, ResultSet
 from ddconsole.report.statistics import Estimate
 from ddconsole.report.table import (
@@ -128,7 +128,8 @@ def _listing(result: ResultSet, grid: Grid, name: str, wanted: Sequence[_Column]
 def _numbers(grid: Grid, column: _Column) -> NumberColumn:
     values = [column.part(cell.figures) for cell in grid.shown() if cell.figures]
     if column.has_noise:
-        return estimate_column([one for one in values if isinstance(one, Estimate)], column.decimals, most=column.most)
+        estimates = [one for one in values if isinstance(one, Estimate)]
+        return estimate_column(estimates, decimals_for(estimates, column.decimals, most=column.most))
     return number_column([one for one in values if isinstance(one, float)], column.decimals)
 
 

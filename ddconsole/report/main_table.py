@@ -7,8 +7,8 @@ from ddconsole.report.fragment import Fragment
 from ddconsole.report.grid import LOAD_MODES, Grid, best_cells, grids, point_titles, sample_sizes
 from ddconsole.report.latex_text import latex_text
 from ddconsole.report.marks import Mark
-from ddconsole.report.number_column import NumberColumn, estimate_column, number_column
-from ddconsole.report.result_set import CellResult, ResultSet
+from ddconsole.report.number_column import NumberColumn, decimals_for, estimate_column, number_column
+from ddconsole.report.result_set import ResultSet
 from ddconsole.report.statistics import Sureness
 from ddconsole.report.table import (
     PAGE_LINES,
@@ -37,7 +37,7 @@ def main_tables(result: ResultSet) -> Iterator[Fragment]:
 
 
 def _main_table(result: ResultSet, grid: Grid) -> Fragment:
-    columns = [_columns(grid.column(point)) for point in grid.points]
+    columns = _columns(grid)
     specs = [method_column(grid.methods), *(column.spec for three in columns for column in three)]
     best = {name for point in grid.points for name in best_cells(grid.column(point))}
     rows = [row for method in grid.methods for row in _rows(grid, method, columns, best)]
@@ -50,14 +50,22 @@ def _main_table(result: ResultSet, grid: Grid) -> Fragment:
     )
 
 
-def _columns(cells: Sequence[CellResult]) -> tuple[NumberColumn, NumberColumn, NumberColumn]:
-    """For the rate, the speed-up and the acceptance length of one point."""
-    figures = [cell.figures for cell in cells if cell.figures]
-    return (
-        estimate_column([one.output_rate for one in figures], 1, most=3),
-        estimate_column([one.speed_up for one in figures], 2, most=2),
-        number_column([one.acceptance_length for one in figures], 2),
-    )
+def _columns(grid: Grid) -> list[tuple[NumberColumn, NumberColumn, NumberColumn]]:
+    """For the rate, the speed-up and the acceptance length of each point; decimals are those of the whole table."""
+    everything = [cell.figures for cell in grid.shown() if cell.figures]
+    of_rates = decimals_for((one.output_rate for one in everything), 1, most=3)
+    of_speed_ups = decimals_for((one.speed_up for one in everything), 2, most=2)
+    columns = []
+    for point in grid.points:
+        figures = [cell.figures for cell in grid.column(point) if cell.figures]
+        columns.append(
+            (
+                estimate_column([one.output_rate for one in figures], of_rates),
+                estimate_column([one.speed_up for one in figures], of_speed_ups),
+                number_column([one.acceptance_length for one in figures], 2),
+            )
+        )
+    return columns
 
 
 def _head(grid: Grid) -> list[str]:

@@ -44,13 +44,16 @@ def number_column(values: Iterable[float | None], decimals: int) -> NumberColumn
     return NumberColumn(decimals, digits)
 
 
-def estimate_column(estimates: Sequence[Estimate | None], decimals: int, *, most: int) -> NumberColumn:
-    """A column whose decimals fit the widest noise: two significant digits of its half-width, `most` decimals at most.
-
-    `decimals` counts where no noise is known.
-    """
+def estimate_column(estimates: Sequence[Estimate | None], decimals: int) -> NumberColumn:
+    """A column for these values and both ends of their noise, with so many decimals."""
     known = [one for one in estimates if one is not None]
-    widest = max((one.half_width or 0.0 for one in known), default=0.0)
-    if widest > 0:
-        decimals = min(max(1 - math.floor(math.log10(widest)), 0), most)
     return number_column([value for one in known for value in (one.value, one.low, one.high)], decimals)
+
+
+def decimals_for(estimates: Iterable[Estimate | None], otherwise: int, *, most: int) -> int:
+    """Decimals that fit the widest noise: two significant digits of its half-width, `most` at most.
+
+    `otherwise` counts where no noise is known.
+    """
+    widest = max((one.half_width or 0.0 for one in estimates if one is not None), default=0.0)
+    return min(max(1 - math.floor(math.log10(widest)), 0), most) if widest > 0 else otherwise
