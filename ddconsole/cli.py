@@ -55,6 +55,9 @@ def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(
         prog="ddconsole",
         description="Run, watch and steer LLM-serving benchmark sweeps on a GPU host. Without a verb: the console.",
+        epilog="RUN: the beginning of a run's id, the newest run without it. "
+        "CELL: c061, or a pattern such as 'ddtree-b32 TP1 *'. "
+        "Example: ddconsole skip demo c004 'ngram *'",
     )
     root.add_argument("--version", action="version", version=f"ddconsole {__version__}")
     root.set_defaults(verb=None, host=None, run=None)

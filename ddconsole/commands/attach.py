@@ -14,6 +14,7 @@ from ddconsole.commands.connection import (
     require_run,
     state_on_disk,
 )
+from ddconsole.commands.console import open_app
 from ddconsole.commands.places import runs_folder
 from ddconsole.commands.staying import Stay, follow, stay_on
 from ddconsole.core import states as st
@@ -73,9 +74,6 @@ async def _from_disk(options: argparse.Namespace, folder: Path) -> int:
     try:
         if getattr(options, "headless", False):
             return await follow(feed)
-        from ddconsole.commands.exporting import console_export  # noqa: PLC0415
-        from screens.app import run_console  # noqa: PLC0415
-
-        return await run_console(feed, export=console_export(folder))
+        return await open_app(feed, folder)
     finally:
         await feed.close()

@@ -10,6 +10,7 @@ from ddconsole.core.plan_problem import PlanError
 from ddconsole.core.row_text import seconds_in_words
 from ddconsole.core.sweep import Cell, Deployment, to_json
 from ddconsole.load.prompts import WorkloadTextError
+from ddconsole.planfile.submission import unobeyed
 
 
 def main(options: argparse.Namespace) -> int:
@@ -29,7 +30,7 @@ def main(options: argparse.Namespace) -> int:
                 "cells": [to_json(one) for one in expansion.cells],
                 "skipped": dict(expansion.skipped),
                 "unfit": dict(expansion.unfit),
-                "notes": list(expansion.notes),
+                "notes": [*expansion.notes, *unobeyed(sweep.plan)],
                 "launches": expansion.launches,
                 "seconds": seconds,
                 "memory": {name: to_json(fit) for name, fit in expansion.memory.items()},
@@ -42,7 +43,7 @@ def main(options: argparse.Namespace) -> int:
     print(f"about {seconds_in_words(seconds)}; {len(expansion.skipped)} skipped, {len(expansion.unfit)} do not fit")
     for deployment in expansion.deployments:
         _print_deployment(deployment, expansion)
-    for note in expansion.notes:
+    for note in (*expansion.notes, *unobeyed(sweep.plan)):
         print(f"note: {note}")
     return 0
 

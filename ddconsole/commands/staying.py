@@ -3,12 +3,14 @@
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ddconsole.commands.console import open_app
+from ddconsole.commands.exporting import export_folder
 from ddconsole.commands.places import runs_folder
 from ddconsole.core import states as st
 from ddconsole.core.row_text import GLYPHS, short_cause
@@ -35,11 +37,12 @@ class Stay:
     """For checks from the console; None when the run was found and not begun here."""
     export_at_end: bool = False
     readonly: bool = False
+    """Look, and touch nothing."""
 
 
 async def stay_on(client: HttpAgentClient, run: str, stay: Stay) -> int:
     """Stay until the run has ended (headless) or the operator leaves; the exit status."""
-    feed = LiveRunFeed(client, run)
+    feed = LiveRunFeed(client, run, readonly=stay.readonly)
     feed.start()
     folder = runs_folder() / run
     mirror = None if client.host == "local" else Mirror(client, run, folder)
@@ -68,21 +71,17 @@ def _is_terminal() -> bool:
 
 
 async def _console(client: HttpAgentClient, feed: RunFeed, folder: Path, stay: Stay) -> int:
-    from screens.app import run_console  # noqa: PLC0415  # Textual only where the console opens
+    submission = stay.submission
+    if submission is None:
+        return await open_app(feed, folder)
 
-    async def preflight() -> Sequence[Any]:
-        assert stay.submission is not None
-        return await client.preflight(stay.submission, "standard")
+    async def preflight() -> Sequence[Mapping[str, Any]]:
+        return await client.preflight(submission, "standard")
 
-    from ddconsole.commands.exporting import console_export  # noqa: PLC0415
-
-    export = console_export(folder)
-    return await run_console(feed, preflight=preflight if stay.submission else None, export=export)
+    return await open_app(feed, folder, preflight)
 
 
 def _export(folder: Path) -> None:
-    from ddconsole.commands.exporting import export_folder  # noqa: PLC0415  # numpy and jinja2
-
     export_folder(folder, folder / "report")
 
 

@@ -52,6 +52,7 @@ class LiveRunFeed:
         run: the run's id.
         wall: the console's wall clock, seconds since 1970.
         ping_interval: seconds between two measurements of the round trip.
+        readonly: refuse every command here, before it reaches the agent.
     """
 
     def __init__(
@@ -61,7 +62,9 @@ class LiveRunFeed:
         *,
         wall: Callable[[], float] = time.time,
         ping_interval: float = PING_INTERVAL,
+        readonly: bool = False,
     ) -> None:
+        self._readonly = readonly
         self.run = run
         self.host = client.host
         self.state = RunState()
@@ -112,6 +115,8 @@ class LiveRunFeed:
 
         A command whose answer was lost is sent once more with the same id, which takes effect at most once.
         """
+        if self._readonly:
+            return CommandAnswer(False, f"attached with --readonly: {name} is refused; attach without it to steer")
         by = f"{getpass.getuser()}@{socket.gethostname()}"
         command = Command(uuid.uuid4().hex, name, by, tuple(cells), dict(changes or {}), because)
         try:

@@ -15,6 +15,7 @@ from textual.widget import Widget
 
 from screens.log_buffer import LogBuffer, Severity
 from screens.spans import Role
+from screens.widgets.moving import MOVES
 from screens.widgets.roles import ROLE_CLASSES, RoleStyles
 
 PAINT_EVERY = 0.1
@@ -39,11 +40,7 @@ class LogView(Widget, can_focus=True):
         "log-view--pill",
     }
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", show=False),
-        Binding("down,j", "move(1)", show=False),
-        Binding("pageup", "page(-1)", show=False),
-        Binding("pagedown", "page(1)", show=False),
-        Binding("home,g", "first", show=False),
+        *MOVES,
         Binding("end,G", "end", show=False),
         Binding("left", "aside(-20)", show=False),
         Binding("right", "aside(20)", show=False),

@@ -19,6 +19,7 @@ from ddconsole.core import states as st
 from ddconsole.core.row_text import RowText
 from screens.spans import PHASE_ROLES, Role
 from screens.widgets.columns import COLUMNS, MARGIN, Placed, fit, needed_width
+from screens.widgets.moving import MOVES
 from screens.widgets.roles import ROLE_CLASSES, RoleStyles
 
 _QUIET = frozenset({st.CellPhase.SKIPPED, st.CellPhase.PRUNED, st.CellPhase.PENDING})
@@ -36,11 +37,7 @@ class SweepTable(ScrollView, can_focus=True):
         "sweep-table--marked",
     }
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", show=False),
-        Binding("down,j", "move(1)", show=False),
-        Binding("pageup", "page(-1)", show=False),
-        Binding("pagedown", "page(1)", show=False),
-        Binding("home,g", "first", show=False),
+        *MOVES,
         Binding("end,G", "last", show=False),
         Binding("left", "shift(-1)", show=False),
         Binding("right", "shift(1)", show=False),

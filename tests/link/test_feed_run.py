@@ -72,6 +72,20 @@ async def test_the_clock_is_the_agents_and_goes_at_its_pace(agent: FakeAgent, so
         await client.close()
 
 
+async def test_a_readonly_feed_refuses_before_anything_is_sent(client: HttpAgentClient, agent: FakeAgent) -> None:
+    looking = LiveRunFeed(client, RUN, readonly=True)
+    looking.start()
+    await until(lambda: looking.link.phase is LinkPhase.UP and looking.state.seq == 5)
+    answer = await looking.command("skip", ["c001"])
+    assert not answer.taken
+    assert "--readonly" in answer.text
+    steering = LiveRunFeed(client, RUN)
+    assert (await steering.command("pause")).taken
+    assert [command["name"] for command in agent.commands] == ["pause"]
+    await looking.close()
+    await steering.close()
+
+
 async def test_changes_are_told_together_and_not_too_often(feed: LiveRunFeed, agent: FakeAgent) -> None:
     told: list[frozenset[str]] = []
     await until(lambda: feed.state.seq == 5)

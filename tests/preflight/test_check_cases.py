@@ -6,17 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from one_check import arguments, libraries, one, placed, plan
 
 from ddconsole.core.host_state import HostState
 from ddconsole.core.sweep import Placement
 from ddconsole.engines.register import engine
-from ddconsole.preflight.check import Finding, Outcome
+from ddconsole.preflight.check import Outcome
 from ddconsole.preflight.checks.uvm_open import DEVICE
 from ddconsole.preflight.facts import DisplacedUnit, Facts, Reach
 from ddconsole.preflight.machine import DiskRoom, Ran
 from ddconsole.preflight.recorded_machine import RecordedDevice, RecordedMachine
-from ddconsole.preflight.register import CHECKS
-from ddconsole.preflight.run_checks import run_checks
 
 MODEL = "/dev/shm/Qwen3.6-27B"
 HELD = {"nvmlDeviceGetMemoryInfo_v2": {"value": {"total": 96 << 30, "used": 71 << 30, "free": 25 << 30}}}
@@ -24,38 +23,6 @@ SOMEBODY = {"nvmlDeviceGetComputeRunningProcesses_v3": {"value": [{"pid": 4242, 
 NOT_TOLD = {"error": "Insufficient Permissions", "code": 4}
 
 Synthetic = Callable[..., HostState]
-
-
-async def one(facts: Facts, check: str) -> Finding:
-    """The finding of one check, without those it needs."""
-    chosen = [replace(known, needs=()) for known in CHECKS if known.id == check]
-    (finding,) = await run_checks(facts, checks=chosen)
-    return finding
-
-
-def plan(facts: Facts, **changes: Any) -> Facts:
-    return replace(facts, plan=replace(facts.plan, **changes))
-
-
-def arguments(facts: Facts, **args: Any) -> Facts:
-    changed = tuple(replace(each, args={**each.args, **args}) for each in facts.plan.deployments)
-    return plan(facts, deployments=changed)
-
-
-def placed(facts: Facts, gpus: tuple[int, ...]) -> Facts:
-    changed = tuple(
-        replace(each, placement=Placement(gpus), tensor_parallel=len(gpus)) for each in facts.plan.deployments
-    )
-    return plan(facts, deployments=changed)
-
-
-def libraries(**files: str | None) -> Ran:
-    names = {"cuda": "libcuda.so.1", "nvml": "libnvidia-ml.so.1"}
-    answer = {
-        names[name]: {"file": file, "error": None if file else "cannot open shared object file"}
-        for name, file in files.items()
-    }
-    return Ran(0, json.dumps(answer), "", 0.1)
 
 
 def somebody_there(facts: Facts, _: RecordedMachine, synthetic: Synthetic) -> Facts:
