@@ -82,7 +82,7 @@ def _title(facts: CellFacts, width: int) -> Line:
     if latest is not None:
         spans.append((f"attempt {latest.number} on launch {latest.launch}", Role.DIM))
     elif isinstance(row.state, st.Blocked):
-        spans.append((f"launch {row.state.launch}", Role.DIM))
+        spans.append((f"launch {row.state.launch} failed: not tried", Role.DIM))
     if row.cell.derived_from:
         spans.append((f"copy of {row.cell.derived_from}", Role.DIM))
     while len(spans) > 2 and sum(len(text) + 2 for text, _ in spans) > width:

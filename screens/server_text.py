@@ -6,9 +6,10 @@ from typing import Any
 from ddconsole.core import states as st
 from ddconsole.core.command_cost import launch_cost
 from ddconsole.core.row_text import clock_time
+from ddconsole.core.run_state import LaunchRow
 from screens.cell_facts import CellFacts
 from screens.hardware_text import gpu_numbers, gpus_in_words
-from screens.spans import Line, Role, Span, fitted, labelled
+from screens.spans import Line, Role, Span, fitted, labelled, shown
 
 _ARGUMENTS_THAT_MATTER = (
     "max_running_requests",
@@ -42,15 +43,23 @@ def _flag(name: str, value: object) -> str:
     return f"--{name} {value}"
 
 
+def _binding(launch: LaunchRow | None) -> str:
+    """What the runner bound the server to, as it wrote it down; before that, what the plan asks for."""
+    told = launch.build.get("binding") if launch is not None else None
+    if told is None:
+        return "to be bound to its node"
+    return str(told) if "bound" in str(told) else f"bound to {told}"
+
+
 def where_lines(facts: CellFacts, width: int) -> list[Line]:
     """GPUs with their node, and what they do while the cell runs."""
     placement = facts.deployment.placement
     if not placement.gpus:
         return labelled("where", "no GPU: on the CPUs", width=width)
     spans: list[Span] = [(" where ", Role.DIM), (gpu_numbers(placement.gpus, facts.host), Role.PLAIN)]
-    if placement.bind == "numa":
-        spans.append(("bound to its node", Role.DIM))
     launch = facts.launch
+    if placement.bind == "numa":
+        spans.append((shown(_binding(launch)), Role.DIM))
     if launch is not None and launch.port is not None:
         spans.append((f"port {launch.port}", Role.DIM))
     if isinstance(facts.row.state, st.Running) and facts.host is not None:

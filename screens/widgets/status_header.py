@@ -71,12 +71,12 @@ def _parts(facts: HeaderFacts) -> list[tuple[int, list[Span]]]:
         (0, [(cut(shown(facts.host), 16) + " ", Role.STRONG), link_span(facts.link, facts.console_now)]),
         (0, [*_phase(state, old=_is_old(facts.link)), (f" {done}/{total}", Role.STRONG)]),
         (1, [(f"✗ {failed} failed", Role.BAD)] if failed else []),
-        (3, [(f"⊘ {blocked} blocked", Role.BAD)] if blocked else []),
+        (2, [(f"⊘ {blocked} blocked", Role.BAD)] if blocked else []),
         (6, [(f"◇ {unfit} unfit", Role.WARN)] if unfit else []),
         (5, [(f"– {skipped} skipped", Role.DIM)] if skipped else []),
         (5, [(f"{span_of_time(gone)} gone", Role.DIM)] if gone is not None else []),
-        (2, [(f"~{span_of_time(left)} left", Role.PLAIN)] if left else []),
-        (4, [(f"debt: {shown(debts[0])}" + (f" +{len(debts) - 1}" if debts[1:] else ""), Role.WARN)] if debts else []),
+        (3, [(f"~{span_of_time(left)} left", Role.PLAIN)] if left else []),
+        (1, [(f"debt: {shown(debts[0])}" + (f" +{len(debts) - 1}" if debts[1:] else ""), Role.WARN)] if debts else []),
         (0, [(" SIMULATED ", Role.ALARM)] if facts.simulated else []),
     ]
 

@@ -1,0 +1,25 @@
+"""The header: what stays when it gets narrow."""
+
+from ddconsole.core import events as ev
+from ddconsole.link.client import LinkPhase, LinkState
+from screens.widgets.status_header import HeaderFacts, header_line
+from tests.screens import ct200
+from tests.screens.fake_feed import FakeFeed
+
+
+def header(feed: FakeFeed, width: int) -> str:
+    link = LinkState(LinkPhase.UP, since=0.0, heard=100.0, round_trip=0.012)
+    facts = HeaderFacts("demo", "ct200", feed.state, link, feed.clock, 100.0, left=5400.0, simulated=True)
+    return "".join(text for text, _ in header_line(facts, width))
+
+
+def test_trouble_and_debts_outlive_the_time_left() -> None:
+    feed = ct200.midway()
+    feed.emit(ev.DebtTaken("unit", "ddtree-gpu0.service"))
+    wide = header(feed, 200)
+    assert all(word in wide for word in ("failed", "blocked", "left", "debt: ddtree-gpu0.service", "SIMULATED"))
+    widths = {word: min(width for width in range(40, 200) if word in header(feed, width)) for word in wide.split()}
+    assert widths["failed"] < widths["left"]
+    assert widths["blocked"] < widths["left"]
+    assert widths["debt:"] < widths["left"]
+    assert "SIMULATED" in header(feed, 40)
