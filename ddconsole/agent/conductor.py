@@ -66,7 +66,7 @@ class Conductor:
         self._events_of = 0
         self._control: Control | None = None
         self._control_at = 0.0
-        self._storage_failed = ""
+        self._held_for = ""
 
     def wake(self) -> None:
         """Look at once: a command was taken."""
@@ -79,31 +79,33 @@ class Conductor:
         return state.phase is not st.RunPhase.ENDED or state.live_launch() is not None
 
     async def conduct(self) -> None:
-        """Look and act, for ever; a full or broken disk pauses the sweep and nothing else."""
+        """Look and act, for ever; a full disk or a defect of ours pauses the sweep and ends nothing."""
         while True:
             try:
                 await self._tick()
             except OSError as problem:
-                self._hold(problem)
+                self._hold(f"cannot write: {problem.strerror or problem} ({problem.filename or self.run.path})")
+            except Exception as problem:  # a sweep that nobody conducts any more must say so
+                logger.exception("conducting %s", self.run.path.name)
+                self._hold(f"a defect of ddconsole: {type(problem).__name__}: {problem}")
             try:
                 await asyncio.wait_for(self._wake.wait(), TICK)
             except TimeoutError:
                 continue
             self._wake.clear()
 
-    def _hold(self, problem: OSError) -> None:
-        """Pause because something cannot be written; say so once, with the reserve given up for it."""
-        because = f"cannot write: {problem.strerror or problem} ({problem.filename or self.run.path})"
-        logger.error("%s", because)
-        if self._storage_failed == because:
+    def _hold(self, because: str) -> None:
+        """Pause and say why, once for each reason; a full disk gets the reserve to take the words."""
+        if self._held_for == because:
             return
-        self._storage_failed = because
+        self._held_for = because
+        logger.error("%s", because)
         self.journal.give_up_ballast()
         if self.journal.state.phase is st.RunPhase.RUNNING:
             try:
-                self.journal.append([RunPaused(_BY, f"{because}; free space, then resume")])
+                self.journal.append([RunPaused(_BY, f"{because}; put it right, then resume")])
             except OSError:
-                self._storage_failed = ""
+                self._held_for = ""
 
     async def _tick(self) -> None:
         live = self.journal.state.live_launch()

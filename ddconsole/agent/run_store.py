@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -58,6 +59,7 @@ class RunStore:
         Raises:
             BadSubmission: the id is not allowed.
             RunExists: there is one of that id.
+            OSError: it could not be written; nothing of it is left.
         """
         if not RUN_ID.fullmatch(submission.run):
             raise BadSubmission(f"run id {submission.run!r} is not allowed: {RUN_ID.pattern}")
@@ -66,12 +68,16 @@ class RunStore:
             run.path.mkdir()
         except FileExistsError as problem:
             raise RunExists(submission.run) from problem
-        (run.path / "cells").mkdir()
-        (run.path / "launches").mkdir()
-        write_whole(run.plan, submission.plan_text.encode())
-        write_json(run.texts, submission.texts)
-        write_json(run.submission, asdict(submission))
-        sync_folder(self.folder)
+        try:
+            (run.path / "cells").mkdir()
+            (run.path / "launches").mkdir()
+            write_whole(run.plan, submission.plan_text.encode())
+            write_json(run.texts, submission.texts)
+            write_json(run.submission, asdict(submission))
+            sync_folder(self.folder)
+        except OSError:
+            shutil.rmtree(run.path, ignore_errors=True)
+            raise
         return run
 
 

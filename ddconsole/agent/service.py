@@ -81,7 +81,9 @@ class Service:
                 if self._is_of_another_clock(submission):
                     continue
                 self._conduct(run, submission)
-            except (JournalHeld, JournalDamaged, OSError, ValueError, KeyError) as problem:
+            except JournalHeld:
+                continue
+            except (JournalDamaged, OSError, ValueError, KeyError) as problem:
                 self.problems.append(f"{run.path.name} cannot be taken over: {problem}")
                 logger.exception("%s", self.problems[-1])
                 continue
@@ -170,6 +172,7 @@ class Service:
             simulated=isinstance(self.clock, ScaledClock),
             now=self.clock.now(),
             clock_scale=self.clock.scale if isinstance(self.clock, ScaledClock) else 1.0,
+            problems=tuple(self.problems),
         )
 
     def runs(self) -> Sequence[RunSummary]:

@@ -58,6 +58,8 @@ async def agent_of(
         on_stage=(lambda stage: print(f"{host}: {stage.value} …", file=sys.stderr)) if say and not local else None,
     )
     try:
+        for problem in (await client.hello()).problems:
+            print(f"{host}: {problem}", file=sys.stderr)
         yield client
     finally:
         await client.close()

@@ -46,6 +46,8 @@ class Hello:
     """The agent's wall time, for showing ages across clocks."""
     clock_scale: float = 1.0
     """How many times faster than real time the agent's clock runs: 1 but in a rehearsal."""
+    problems: tuple[str, ...] = ()
+    """Runs that could not be taken over when the agent started, and why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import pytest
 from sweeps import cells, deployment, directory, ended, phases, submission, survivors, until
 
 from ddconsole.agent.journal import Journal, JournalDamaged, JournalHeld
+from ddconsole.agent.run_store import RunStore
 from ddconsole.agent.service import Service
 from ddconsole.core import states as st
 from ddconsole.core.clock import ScaledClock, SystemClock
@@ -19,6 +20,7 @@ from ddconsole.core.events import RunPaused, Warned
 from ddconsole.core.journal_line import read_lines
 from ddconsole.core.wire import Command
 from ddconsole.runner.durable import write_whole
+from ddconsole.runner.run_directory import LaunchDirectory, RunDirectory
 
 
 def opened(path: Path, boot: str = "boot") -> Journal:
@@ -104,6 +106,7 @@ from pathlib import Path
 from test_journal import opened
 from ddconsole.core.events import Warned
 from ddconsole.runner.durable import write_whole
+from ddconsole.runner.run_directory import LaunchDirectory, RunDirectory
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 folder = Path(sys.argv[1])
 journal = opened(folder / "journal.jsonl")
@@ -178,6 +181,57 @@ async def test_a_full_disk_pauses_the_sweep_and_resume_goes_on(small_disk: Path)
     assert survivors(directory(service), state) == []
     assert any(isinstance(one, RunPaused) for one in _events(directory(service).journal))
     await service.stop()
+
+
+class BrokenLauncher:
+    """A launcher with a defect."""
+
+    def start(self, run: RunDirectory, launch: int) -> None:
+        raise ZeroDivisionError(f"launch {launch} of {run.path.name}")
+
+    def alive(self, launch: LaunchDirectory) -> bool:
+        return launch.runner.exists()
+
+
+async def test_a_defect_of_ours_pauses_the_sweep_and_says_so(tmp_path: Path) -> None:
+    service = Service(tmp_path, SystemClock(), BrokenLauncher())
+    await service.start()
+    service.submit(submission([deployment("d01")], cells("d01", 1)))
+    state = await until(service, "test-run", lambda state: state.phase is st.RunPhase.PAUSED)
+    assert "a defect of ddconsole: ZeroDivisionError: launch 1 of test-run" in state.paused_because
+    await service.stop()
+
+
+async def test_a_damaged_journal_is_named_and_left_alone(tmp_path: Path) -> None:
+    one = Service(tmp_path, SystemClock())
+    await one.start()
+    one.submit(submission([deployment("d01", pace=0.05)], cells("d01", 1)))
+    await until(one, "test-run", lambda state: state.running_cell() is not None)
+    run = directory(one)
+    one.command(run, Command("stop", "stop-run", "test"))
+    await until(one, "test-run", ended)
+    await one.stop()
+    damaged = run.journal.read_bytes().replace(b'"RunEnded"', b'"RunEnxed"').replace(b"EpochBegan", b"EpochBegun")
+    run.journal.write_bytes(damaged)
+    other = Service(tmp_path, SystemClock())
+    await other.start()
+    (problem,) = other.hello().problems
+    assert problem.startswith("test-run cannot be taken over: ")
+    assert "line 1 " in problem
+    assert run.journal.read_bytes() == damaged
+    await other.stop()
+
+
+def test_a_run_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = RunStore(tmp_path)
+
+    def full(_path: Path, _value: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("ddconsole.agent.run_store.write_json", full)
+    with pytest.raises(OSError, match="No space left"):
+        store.create(submission([deployment("d01")], cells("d01", 1)))
+    assert list(tmp_path.iterdir()) == []
 
 
 def fill(path: Path) -> None:
