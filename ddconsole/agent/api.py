@@ -16,7 +16,8 @@ from ddconsole.agent.preflight import preflight_findings
 from ddconsole.agent.run_store import BadSubmission, RunExists
 from ddconsole.agent.service import Busy, Service
 from ddconsole.core.host_state import host_state_to_json
-from ddconsole.core.wire import Command, LogPiece, Submission
+from ddconsole.core.submission_json import submission_from_json
+from ddconsole.core.wire import Command, LogPiece
 from ddconsole.runner.log_tail import LogTail
 from ddconsole.runner.run_directory import RunDirectory
 
@@ -29,7 +30,6 @@ _LOG_LINES = 500
 """Lines of a log sent at most at a time; what is left out is counted."""
 _FILE_LIMIT = 4 * 1024 * 1024
 
-_SUBMISSION = TypeAdapter(Submission)
 _COMMAND = TypeAdapter(Command)
 
 
@@ -117,7 +117,7 @@ async def _body(request: web.Request) -> Any:
 
 
 async def _submit(request: web.Request) -> web.Response:
-    submission = _SUBMISSION.validate_python(await _body(request))
+    submission = submission_from_json(await _body(request))
     try:
         run = request.app[SERVICE].submit(submission)
     except BadSubmission as problem:
@@ -297,7 +297,7 @@ async def _files(request: web.Request) -> web.Response:
 
 async def _preflight(request: web.Request) -> web.Response:
     body = await _body(request)
-    submission = _SUBMISSION.validate_python(body.get("submission"))
+    submission = submission_from_json(body.get("submission"))
     tier = str(body.get("tier", "standard"))
     run_directory = str(request.app[SERVICE].store.folder / submission.run)
     return web.json_response(await preflight_findings(submission, tier, run_directory))

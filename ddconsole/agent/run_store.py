@@ -18,6 +18,7 @@ from ddconsole.core.events import (
 from ddconsole.core.fold import fold
 from ddconsole.core.journal_line import read_lines
 from ddconsole.core.run_state import RunState
+from ddconsole.core.submission_json import submission_from_json
 from ddconsole.core.wire import RunSummary, Submission
 from ddconsole.runner.durable import sync_folder, write_json, write_whole
 from ddconsole.runner.run_directory import RunDirectory
@@ -110,15 +111,9 @@ def read_submission(run: RunDirectory) -> Submission:
     """The submission of a run that is taken over.
 
     Raises:
-        OSError, ValueError, KeyError: it cannot be read.
+        OSError, ValueError: it cannot be read.
     """
-    data = json.loads(run.submission.read_bytes())
-    known = {name: data[name] for name in Submission.__dataclass_fields__ if name in data}
-    for name in ("deployments", "cells", "displace", "notify"):
-        known[name] = tuple(known.get(name, ()))
-    for name in ("skipped", "unfit"):
-        known[name] = tuple((cell, why) for cell, why in known.get(name, ()))
-    return Submission(**known)
+    return submission_from_json(json.loads(run.submission.read_bytes()))
 
 
 def summary_of(state: RunState, run: str, *, active: bool) -> RunSummary:

@@ -19,6 +19,7 @@ from ddconsole.commands.places import runs_folder
 from ddconsole.commands.staying import Stay, follow, stay_on
 from ddconsole.core import states as st
 from ddconsole.core.run_state import RunState
+from ddconsole.core.submission_json import submission_from_json
 from ddconsole.core.wire import Submission
 from ddconsole.link.offline_feed import OfflineRunFeed
 
@@ -47,9 +48,8 @@ def _stay(options: argparse.Namespace, folder: Path | None) -> Stay:
 
 def _submission(folder: Path) -> Submission | None:
     try:
-        data = json.loads((folder / "submission.json").read_bytes())
-        return Submission(**{name: data[name] for name in Submission.__dataclass_fields__ if name in data})
-    except (OSError, ValueError, TypeError):
+        return submission_from_json(json.loads((folder / "submission.json").read_bytes()))
+    except (OSError, ValueError):
         return None
 
 

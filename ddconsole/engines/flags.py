@@ -15,6 +15,8 @@ _SECRET_NAME = re.compile(r"(?:^|-)(?:api-?keys?|hf-?token|hft|auth-?token|passw
 _SECRET_VALUE = re.compile(
     r"\bhf_[A-Za-z0-9]{16,}|\bsk-[A-Za-z0-9_-]{16,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bAKIA[0-9A-Z]{16}\b|\bBearer\s+\S{8,}"
 )
+_DESCRIPTION_COLUMN = 8
+"""Help texts set options left of it (argparse 2, llama-server 0) and descriptions far to its right (24 and 40)."""
 _OPTION = re.compile(r"(?:^|[\s,|\[(])(--?[A-Za-z][A-Za-z0-9_.-]*)")
 
 
@@ -86,7 +88,7 @@ def holds_secret(text: str) -> bool:
 def options_of_help(text: str) -> frozenset[str]:
     """The option strings in a help text: of its usage block, and of the lines that begin with one.
 
-    Words in descriptions (`use --other instead`) are not taken for options.
+    Words in descriptions (`use --other instead`) are not taken for options, wherever their lines are broken.
     """
     found: set[str] = set()
     in_usage = False
@@ -98,7 +100,7 @@ def options_of_help(text: str) -> frozenset[str]:
             in_usage = False
         if in_usage:
             found.update(_OPTION.findall(_without_choices(bare)))
-        elif bare.startswith("-"):
+        elif bare.startswith("-") and len(line) - len(line.lstrip()) < _DESCRIPTION_COLUMN:
             names = re.split(r"(?<![,\s])\s{2,}", bare, maxsplit=1)[0]
             found.update(_OPTION.findall(_without_choices(names)))
     return frozenset(found)
