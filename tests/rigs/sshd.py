@@ -20,8 +20,8 @@ import pytest
 from ddconsole.link.host_spec import HostSpec
 from ddconsole.link.ssh_host import SshSettings
 
-USER = f"ddctest{os.environ.get('PYTEST_XDIST_WORKER', '')}"
-"""One to a worker: a test may change the account's login scripts."""
+USER = f"ddctest{os.environ.get('DDCONSOLE_TEST_USER', '')}{os.environ.get('PYTEST_XDIST_WORKER', '')}"
+"""One to a worker, and to a checkout that names one: a test may change the account's login scripts."""
 PROGRAM = "/usr/sbin/sshd"
 _CONFIG = """
 Port {port}
