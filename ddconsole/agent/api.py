@@ -15,7 +15,7 @@ from ddconsole.agent.journal import JournalDamaged, JournalHeld
 from ddconsole.agent.preflight import preflight_findings
 from ddconsole.agent.run_store import BadSubmission, RunExists
 from ddconsole.agent.service import Busy, Service
-from ddconsole.core.host_state import host_state_to_json
+from ddconsole.core.host_state_json import host_state_to_json
 from ddconsole.core.submission_json import submission_from_json
 from ddconsole.core.wire import Command, LogPiece
 from ddconsole.runner.log_tail import LogTail

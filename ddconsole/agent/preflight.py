@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ddconsole.core.host_state import HostState, host_state_to_json
+from ddconsole.core.host_state import HostState
+from ddconsole.core.host_state_json import host_state_to_json
 from ddconsole.core.sweep import Deployment, deployment_from_json
 from ddconsole.core.wire import Submission
 from ddconsole.engines.register import engine as engine_of

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ddconsole.core.clock import Clock
-from ddconsole.core.host_state import HostState, host_state_to_json
+from ddconsole.core.host_state import HostState
+from ddconsole.core.host_state_json import host_state_to_json
 from ddconsole.core.records import CellProgress
 from ddconsole.core.wire import DecodeFigures
 from ddconsole.probe.monitor import HostMonitor

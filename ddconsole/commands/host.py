@@ -5,7 +5,7 @@ import asyncio
 import shutil
 
 from ddconsole.commands.connection import EXPECTED, agent_of, fail, printed
-from ddconsole.core.host_state import host_state_to_json
+from ddconsole.core.host_state_json import host_state_to_json
 
 _INTERVAL = 2.0
 

@@ -1,23 +1,41 @@
 """What a machine is, as readings: GPUs, NUMA nodes, memory, and how the GPUs reach each other."""
 
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from ddconsole.core.readings import Reading, unavailable
 
-Value = TypeVar("Value")
-
-NOT_TOLD = "not told by the sender's version"
+NOT_READ: Reading[Any] = unavailable("not read", 0.0, "")
+"""Of a reading that a sample does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
-    """A process that holds memory of a GPU. In a container the driver numbers processes as the host does."""
+    """A process that holds memory of a GPU. In a container the driver may number processes as the host does."""
 
     pid: int
     memory_bytes: int | None
     """None where the driver does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOpener:
+    """A process of this container, by its own pid, that has a GPU's device node open."""
+
+    pid: int
+    user: str
+    command: str
+    """The beginning of its command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemappedRows:
+    """Memory rows that the card has replaced, and whether it could not, or will at the next reset."""
+
+    correctable: int
+    uncorrectable: int
+    pending: bool
+    failed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +78,39 @@ class GpuState:
     numa_node: Reading[int]
     compute_capability: Reading[tuple[int, int]]
     processes: Reading[tuple[GpuProcess, ...]]
+    power_now: Reading[float] = NOT_READ
+    """Watts at the moment of the read."""
+    performance_state: Reading[int] = NOT_READ
+    """0 is the fastest."""
+    memory_clock: Reading[int] = NOT_READ
+    """MHz."""
+    power_capped: Reading[float] = NOT_READ
+    """Seconds since the driver was loaded in which the power cap held the clocks down; so the next two."""
+    thermally_slowed: Reading[float] = NOT_READ
+    power_braked: Reading[float] = NOT_READ
+    pcie_sent: Reading[float] = NOT_READ
+    """Bytes a second, from the GPU to the host or a peer."""
+    pcie_received: Reading[float] = NOT_READ
+    pcie_replays: Reading[int] = NOT_READ
+    """Packets that were sent again since the driver was loaded."""
+    aer_corrected: Reading[int] = NOT_READ
+    """Link errors that the kernel counted since the start."""
+    aer_uncorrected: Reading[int] = NOT_READ
+    ecc_corrected: Reading[int] = NOT_READ
+    """Memory errors since the driver was loaded."""
+    ecc_uncorrected: Reading[int] = NOT_READ
+    remapped_rows: Reading[RemappedRows] = NOT_READ
+    recovery_action: Reading[str] = NOT_READ
+    """What the driver says is needed: `none`, `GPU reset`, `node reboot`, ..."""
+    xids: Reading[tuple[int, ...]] = NOT_READ
+    """Numbers of the driver's error events since the probe began, the oldest first."""
+    persistence: Reading[bool] = NOT_READ
+    """Whether the driver stays initialised without a user."""
+    mig: Reading[bool] = NOT_READ
+    """Whether the card is split into instances."""
+    cpu_affinity: Reading[str] = NOT_READ
+    """CPUs near the card, in the kernel's list notation."""
+    openers: Reading[tuple[DeviceOpener, ...]] = NOT_READ
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +124,8 @@ class NumaNode:
     memory_free: Reading[int]
     gpus: tuple[int, ...]
     """Indices of the GPUs whose node is known to be this one."""
+    distances: Reading[tuple[int, ...]] = NOT_READ
+    """To each node in the kernel's order; 10 is the node itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +139,8 @@ class PairState:
     p2p: Reading[str]
     """`ok`, or why the driver says that direct reads are not possible. Ok is no proof that bytes arrive."""
     nvlink: Reading[bool]
+    p2p_write: Reading[str] = NOT_READ
+    p2p_atomics: Reading[str] = NOT_READ
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +184,23 @@ class HostState:
     shm_free: Reading[int]
     disks: tuple[DiskSpace, ...] = field(default=())
     simulated: bool = False
+    memory_limit: Reading[int] = NOT_READ
+    """Bytes that the container may use; files in tmpfs count."""
+    memory_limited_use: Reading[int] = NOT_READ
+    """Bytes that count against the limit now."""
+    pressure_cpu: Reading[float] = NOT_READ
+    """Percent of the last ten seconds in which some task waited for it; so the next two."""
+    pressure_memory: Reading[float] = NOT_READ
+    pressure_io: Reading[float] = NOT_READ
+    network_sent: Reading[float] = NOT_READ
+    """Bytes a second over all interfaces but loopback, since the sample before."""
+    network_received: Reading[float] = NOT_READ
+    probe_cpu: Reading[float] = NOT_READ
+    """Percent of one core that the probe took since the sample before."""
+    probe_seconds: Reading[float] = NOT_READ
+    """How long this sample took."""
+    quiet: bool = False
+    """Sampled rarely and only with the cheap calls, because something is being measured."""
 
     def gpu(self, index: int) -> GpuState | None:
         """The GPU with this index, or None."""
@@ -169,94 +241,3 @@ def cpu_numbers(text: str) -> tuple[int, ...]:
         first, _, last = part.partition("-")
         numbers.extend(range(int(first), int(last or first) + 1))
     return tuple(numbers)
-
-
-# --- JSON ------------------------------------------------------------------------------------------------------
-
-
-def host_state_to_json(state: HostState) -> dict[str, Any]:
-    """A host state as JSON. A reading is `[value, at, source]`, or `[null, at, source, reason]`."""
-    return dict(_plain(state))
-
-
-def host_state_from_json(data: Mapping[str, Any]) -> HostState:
-    """The inverse of `host_state_to_json`; unknown fields are ignored, missing readings are not available.
-
-    Raises:
-        ValueError: this is no host state.
-    """
-    try:
-        values: dict[str, Any] = _readings(data, HostState, float(data["at"]), {"load": _floats})
-        values["at"] = float(data["at"])
-        values["simulated"] = bool(data.get("simulated", False))
-        values["gpus"] = tuple(_gpu(one, values["at"]) for one in data["gpus"])
-        values["nodes"] = tuple(_node(one, values["at"]) for one in data["nodes"])
-        values["pairs"] = tuple(_part(PairState, one, values["at"], ("a", "b")) for one in data["pairs"])
-        values["disks"] = tuple(_part(DiskSpace, one, values["at"], ("path",)) for one in data.get("disks", ()))
-        return HostState(**values)
-    except (KeyError, TypeError, IndexError) as problem:
-        raise ValueError(f"not a host state: {type(problem).__name__} {problem}") from problem
-
-
-def reading_to_json(reading: Reading[Any]) -> list[Any]:
-    """`[value, at, source]`, or `[null, at, source, reason]`."""
-    parts = [_plain(reading.value), round(reading.at, 3), reading.source]
-    return parts if reading.known else [*parts, reading.unavailable]
-
-
-def reading_from_json(data: Iterable[Any], convert: Callable[[Any], Value]) -> Reading[Value]:
-    """The inverse of `reading_to_json`; `convert` makes the value from its JSON form."""
-    value, at, source, *reason = data
-    if value is None:
-        return unavailable(str(reason[0]) if reason else NOT_TOLD, float(at), str(source))
-    return Reading(convert(value), float(at), str(source))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Reading):
-        return reading_to_json(value)
-    if hasattr(value, "__dataclass_fields__"):
-        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
-    if isinstance(value, tuple | list):
-        return [_plain(one) for one in value]
-    return value
-
-
-def _readings(
-    data: Mapping[str, Any], kind: type, at: float, converters: Mapping[str, Callable[[Any], Any]]
-) -> dict[str, Any]:
-    """The fields of `kind` that are readings, by the name of their type."""
-    values: dict[str, Any] = {}
-    for name, about in kind.__dataclass_fields__.items():  # type: ignore[attr-defined]  # one of our dataclasses
-        if "Reading" not in str(about.type):
-            continue
-        if name in data:
-            values[name] = reading_from_json(data[name], converters.get(name, _same))
-        else:
-            values[name] = unavailable(NOT_TOLD, at, "")
-    return values
-
-
-def _part(kind: type[Value], data: Mapping[str, Any], at: float, plain: tuple[str, ...]) -> Value:
-    return kind(**{name: data[name] for name in plain}, **_readings(data, kind, at, {}))
-
-
-def _gpu(data: Mapping[str, Any], at: float) -> GpuState:
-    converters: dict[str, Callable[[Any], Any]] = {"compute_capability": tuple, "processes": _processes}
-    return GpuState(index=int(data["index"]), **_readings(data, GpuState, at, converters))
-
-
-def _node(data: Mapping[str, Any], at: float) -> NumaNode:
-    return NumaNode(index=int(data["index"]), gpus=tuple(data["gpus"]), **_readings(data, NumaNode, at, {}))
-
-
-def _processes(data: Iterable[Mapping[str, Any]]) -> tuple[GpuProcess, ...]:
-    return tuple(GpuProcess(int(one["pid"]), one.get("memory_bytes")) for one in data)
-
-
-def _floats(data: Iterable[float]) -> tuple[float, ...]:
-    return tuple(float(one) for one in data)
-
-
-def _same(value: Any) -> Any:
-    return value

@@ -4,7 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from ddconsole.core.host_state import HostState, host_state_from_json
+from ddconsole.core.host_state import HostState
+from ddconsole.core.host_state_json import host_state_from_json
 from ddconsole.core.records import CellProgress
 from ddconsole.core.visible_text import visible
 from ddconsole.core.wire import CommandAnswer, DecodeFigures, Hello, LogPiece, RunSummary

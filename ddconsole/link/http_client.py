@@ -9,7 +9,8 @@ from urllib.parse import quote
 import aiohttp
 
 from ddconsole.core.events import Entry
-from ddconsole.core.host_state import HostState, host_state_from_json
+from ddconsole.core.host_state import HostState
+from ddconsole.core.host_state_json import host_state_from_json
 from ddconsole.core.journal_line import DamagedLine, decode_line
 from ddconsole.core.sweep import to_json
 from ddconsole.core.wire import Command, CommandAnswer, Hello, RunSummary, Submission

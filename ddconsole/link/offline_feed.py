@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ddconsole.core.fold import fold
-from ddconsole.core.host_state import HostState, host_state_from_json
+from ddconsole.core.host_state import HostState
+from ddconsole.core.host_state_json import host_state_from_json
 from ddconsole.core.journal_line import Damage, read_lines
 from ddconsole.core.records import CellProgress
 from ddconsole.core.run_state import RunState

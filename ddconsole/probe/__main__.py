@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 from ddconsole.core.clock import clock_from_environment
-from ddconsole.core.host_state import HostState, host_state_to_json
+from ddconsole.core.host_state import HostState
+from ddconsole.core.host_state_json import host_state_to_json
 from ddconsole.probe.host_text import host_lines
 from ddconsole.probe.rehearsed import probed_machine
 from ddconsole.probe.sampler import HostSampler

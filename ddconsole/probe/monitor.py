@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from typing import Self
 
 from ddconsole.core.clock import Clock, SystemClock
-from ddconsole.core.host_state import HostState, host_state_from_json
+from ddconsole.core.host_state import HostState
+from ddconsole.core.host_state_json import host_state_from_json
 
 LONGEST_LINE = 4 * 1024 * 1024
 """Bytes: sixteen GPUs with their 120 pairs are about 60 KB."""

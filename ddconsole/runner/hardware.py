@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ddconsole.core.host_state import DISTURBING_REASONS, GpuState, HostState, host_state_from_json, reason_names
+from ddconsole.core.host_state import DISTURBING_REASONS, GpuState, HostState, reason_names
+from ddconsole.core.host_state_json import host_state_from_json
 from ddconsole.core.readings import Reading
 
 _WINDOW = 8 * 1024 * 1024

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ddconsole.core.host_state import host_state_to_json
+from ddconsole.core.host_state_json import host_state_to_json
 from ddconsole.probe.monitor import HostMonitor, ProbeProblem, one_sample, probe_command, probe_environment
 from ddconsole.probe.recording import RecordedNvml
 from ddconsole.probe.sampler import HostSampler

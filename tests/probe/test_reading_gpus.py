@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from ddconsole.core.host_state import HostState, cpu_numbers, host_state_from_json, host_state_to_json, reason_names
+from ddconsole.core.host_state import HostState, cpu_numbers, reason_names
+from ddconsole.core.host_state_json import host_state_from_json, host_state_to_json
 from ddconsole.probe.nvml import GpuReader
 from ddconsole.probe.recording import RecordedNvml, write_files
 from ddconsole.probe.rehearsed import probed_machine
