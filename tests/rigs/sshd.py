@@ -32,7 +32,7 @@ AuthorizedKeysFile {folder}/authorized_keys
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 PubkeyAuthentication yes
-UsePAM no
+UsePAM {pam}
 StrictModes no
 AllowStreamLocalForwarding {forwarding}
 PrintMotd no
@@ -110,13 +110,18 @@ class Sshd:
         lines = ["# known hosts of a test", "broken", f"[127.0.0.1]:{self.port} {key}"]
         (self.folder / "known_hosts").write_text("\n".join(lines) + "\n")
 
+    def write_config(self, *, pam: bool = False) -> Path:
+        """Write its configuration; with PAM a login is a session of logind's."""
+        config = self.folder / "sshd_config"
+        forwarding, sessions = ("yes" if one else "no" for one in (self.forwarding, pam))
+        config.write_text(_CONFIG.format(port=self.port, folder=self.folder, forwarding=forwarding, pam=sessions))
+        return config
+
     def start(self) -> None:
         """Start it and wait until it listens."""
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-        forwarding = "yes" if self.forwarding else "no"
-        config = self.folder / "sshd_config"
-        config.write_text(_CONFIG.format(port=self.port, folder=self.folder, forwarding=forwarding))
+        config = self.write_config()
         with (self.folder / "sshd.log").open("ab") as log:
             self.process = subprocess.Popen([PROGRAM, "-D", "-e", "-f", str(config)], stdout=log, stderr=log)
         end = time.monotonic() + 20
