@@ -140,7 +140,9 @@ class Service:
 
         conductor = Conductor(run, journal, orders, engine, self._launcher, gate, self.clock)
         self._conductor = conductor
-        self.telemetry.keep_for(run, lambda: conductor.active)
+        self.telemetry.keep_for(
+            run, lambda: conductor.active, lambda: conductor.journal.state.running_cell() is not None
+        )
         self._conducting = asyncio.create_task(self._watch(conductor), name=f"conduct {run.path.name}")
         return conductor
 

@@ -33,16 +33,24 @@ class Telemetry:
         self._run: RunDirectory | None = None
         self._live: LaunchDirectory | None = None
         self._active: Callable[[], bool] = lambda: False
+        self._measuring: Callable[[], bool] = lambda: False
         self._seen = 0
         self._kept_pairs = False
         self.host: HostState | None = None
         self.progress: CellProgress | None = None
         self.decode: DecodeFigures | None = None
 
-    def keep_for(self, run: RunDirectory, active: Callable[[], bool]) -> None:
-        """Keep host samples in this run's `telemetry.jsonl` from now on, for as long as it is active."""
+    def keep_for(self, run: RunDirectory, active: Callable[[], bool], measuring: Callable[[], bool]) -> None:
+        """Keep host samples in this run's `telemetry.jsonl` from now on, for as long as it is active.
+
+        Args:
+            run: where they are kept.
+            active: whether the run still goes on.
+            measuring: whether a cell is being measured: then the probe leaves out what is slow.
+        """
         self._run = run
         self._active = active
+        self._measuring = measuring
         self._kept_pairs = False
         self.watch()
 
@@ -67,6 +75,7 @@ class Telemetry:
         async with HostMonitor(_HOST_INTERVAL, clock=self._clock) as monitor:
             self._monitor = monitor
             async for state in monitor.samples():
+                monitor.be_quiet(quiet=self._measuring())
                 if state is not None:
                     self.host = state
                     self._keep(state)

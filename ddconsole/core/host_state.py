@@ -108,6 +108,8 @@ class GpuState:
     """Whether the driver stays initialised without a user."""
     mig: Reading[bool] = NOT_READ
     """Whether the card is split into instances."""
+    minor: Reading[int] = NOT_READ
+    """The N of `/dev/nvidiaN`, which need not be the index."""
     cpu_affinity: Reading[str] = NOT_READ
     """CPUs near the card, in the kernel's list notation."""
     openers: Reading[tuple[DeviceOpener, ...]] = NOT_READ

@@ -56,8 +56,7 @@ def _plain(value: Any, at: float, words: dict[str, int]) -> Any:
 def _reading_to_json(reading: Reading[Any], at: float, words: dict[str, int]) -> list[Any]:
     said = [reading.source] if reading.unavailable is None else [reading.source, reading.unavailable]
     numbers = [words.setdefault(word, len(words)) for word in said]
-    value = round(reading.value, 3) if isinstance(reading.value, float) else _plain(reading.value, at, words)
-    return [value, round((reading.at - at) * 1000), *numbers]
+    return [_plain(reading.value, at, words), round((reading.at - at) * 1000), *numbers]
 
 
 class _Reader:

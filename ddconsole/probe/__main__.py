@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from ddconsole.core.clock import clock_from_environment
@@ -16,10 +17,15 @@ from ddconsole.core.host_state_json import host_state_to_json
 from ddconsole.probe.host_text import host_lines
 from ddconsole.probe.rehearsed import probed_machine
 from ddconsole.probe.sampler import HostSampler
+from ddconsole.probe.watched_sampler import DriverHangs, WatchedSampler
 
 _PR_SET_PDEATHSIG = 1
 _FIRST_INTERVAL = 0.2
 """Seconds between the two samples of `--once`: a CPU percentage needs an interval."""
+
+
+_GIVEN_UP = 5
+"""Exit status when another process must look: the driver hangs as a whole, or was changed."""
 
 
 def main() -> int:
@@ -27,23 +33,56 @@ def main() -> int:
     options = _options()
     machine = probed_machine()
     clock = clock_from_environment()
-    sampler = HostSampler(machine.nvml, clock.now, options.root or machine.root, tuple(options.disk), machine.simulated)
-    if options.once or options.text:
-        sampler.sample()
-        time.sleep(_FIRST_INTERVAL)
-        state = sampler.sample()
-        _write("\n".join(host_lines(state, options.width)) if options.text else _line(state))
-        return 0
-    _end_with_parent()
-    interval = clock.real_seconds(options.interval)
+    root = options.root or machine.root
+    sampler = WatchedSampler(
+        lambda left_out: HostSampler(machine.nvml, clock.now, root, tuple(options.disk), machine.simulated, left_out)
+    )
+    try:
+        if options.once or options.text:
+            sampler.sample()
+            time.sleep(_FIRST_INTERVAL)
+            state = sampler.sample()
+            _write("\n".join(host_lines(state, options.width)) if options.text else _line(state))
+            sys.stdout.flush()
+            os._exit(0)  # a thread that is stuck in the driver must not be waited for
+        _end_with_parent()
+        _sample_for_ever(sampler, root, clock.real_seconds(options.interval))
+    except DriverHangs as problem:
+        print(problem, file=sys.stderr, flush=True)  # noqa: T201  # the monitor reads it
+        os._exit(_GIVEN_UP)
+    return 0
+
+
+def _sample_for_ever(sampler: WatchedSampler, root: Path, interval: float) -> None:
+    driver = _driver_file(root)
     due = time.monotonic()
     while True:
+        now = _driver_file(root)
+        if now != driver:
+            raise DriverHangs("the GPU driver was changed under the probe: it begins anew")
         try:
-            _write(_line(sampler.sample()))
+            _write(_line(sampler.sample(quiet=_wanted.quiet)))
         except BrokenPipeError:
             os._exit(0)  # nobody reads; the interpreter would complain while flushing the same pipe
         due = max(due + interval, time.monotonic())
         time.sleep(due - time.monotonic() if due > time.monotonic() else 0)
+
+
+def _driver_file(root: Path) -> str:
+    """The kernel module's word on its version; the library in this process stays that of the module before."""
+    try:
+        return (root / "proc/driver/nvidia/version").read_text()
+    except OSError:
+        return ""
+
+
+@dataclass
+class _Wanted:
+    quiet: bool = False
+
+
+_wanted = _Wanted()
+"""What standard input asked for."""
 
 
 def _options() -> argparse.Namespace:
@@ -73,8 +112,12 @@ def _end_with_parent() -> None:
 
 
 def _end_with_input() -> None:
-    while os.read(0, 4096):
-        pass
+    """`quiet on` and `quiet off`, a line each; its end is ours."""
+    rest = b""
+    while data := os.read(0, 4096):
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            _wanted.quiet = line == b"quiet on"
     os._exit(0)
 
 

@@ -44,6 +44,32 @@ def host_sample(at: float, *, cpu_measured: bool) -> HostSample:
     )
 
 
+class NetworkRate:
+    """Bytes a second over all interfaces but loopback, between two samples."""
+
+    def __init__(self) -> None:
+        self._before: tuple[float, int, int] | None = None
+
+    def rates(self, at: float) -> tuple[Reading[float], Reading[float]]:
+        """Sent and received."""
+        source = "psutil.net_io_counters"
+        try:
+            cards = [card for name, card in psutil.net_io_counters(pernic=True).items() if name != "lo"]
+        except OSError as problem:
+            reason = problem.strerror or str(problem)
+            return unavailable(reason, at, source), unavailable(reason, at, source)
+        now = (at, sum(card.bytes_sent for card in cards), sum(card.bytes_recv for card in cards))
+        before, self._before = self._before, now
+        if before is None or at <= before[0]:
+            reason = "the first sample has no interval"
+            return unavailable(reason, at, source), unavailable(reason, at, source)
+        seconds = at - before[0]
+        sent, received = (
+            float(round(max(new - old, 0) / seconds)) for new, old in zip(now[1:], before[1:], strict=True)
+        )
+        return read(sent, at, source), read(received, at, source)
+
+
 def hostname(at: float) -> Reading[str]:
     """What the machine calls itself."""
     name = socket.gethostname()

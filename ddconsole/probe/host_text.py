@@ -206,7 +206,7 @@ def _missing_lines(state: HostState) -> list[str]:
             continue
         for name in GpuState.__dataclass_fields__:
             reading = getattr(gpu, name)
-            if isinstance(reading, Reading) and reading.unavailable:
+            if isinstance(reading, Reading) and reading.unavailable and reading.source:
                 reasons.setdefault((name.replace("_", " "), reading.unavailable), []).append(gpu.index)
     lines = [f"  {name} (GPU {_ranges(gpus)}): {reason}" for (name, reason), gpus in reasons.items()]
     return ["", "not available", *lines] if lines else []

@@ -104,6 +104,8 @@ class HostMonitor:
         self._complaints: deque[str] = deque(maxlen=5)
         self._changed = asyncio.Event()
         self._asked_at = 0.0
+        self._process: asyncio.subprocess.Process | None = None
+        self._quiet = False
         self.latest: HostState | None = None
         """The last sample, however old: look at `problem` beside it."""
         self.silent_since: float | None = None
@@ -142,6 +144,17 @@ class HostMonitor:
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
+    def be_quiet(self, *, quiet: bool) -> None:
+        """While something is measured: leave out what is slow. Says it to the probe when it changes."""
+        if quiet != self._quiet:
+            self._quiet = quiet
+            self._say_quiet()
+
+    def _say_quiet(self) -> None:
+        pipe = self._process.stdin if self._process is not None else None
+        if pipe is not None and not pipe.is_closing():
+            pipe.write(b"quiet on\n" if self._quiet else b"quiet off\n")
+
     async def samples(self) -> AsyncIterator[HostState | None]:
         """Each sample as it comes, and None each time when the deadline passes without one."""
         while True:
@@ -163,7 +176,9 @@ class HostMonitor:
             await asyncio.sleep(max(0.0, started + self._restart_after - loop.time()))
 
     async def _run_probe(self, restart_at: float) -> None:
-        process = await _start(self._command, self._environment)
+        process = self._process = await _start(self._command, self._environment)
+        if self._quiet:
+            self._say_quiet()
         complaints = asyncio.create_task(self._read_complaints(process))
         try:
             await self._read_samples(process, restart_at)

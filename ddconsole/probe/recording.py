@@ -12,7 +12,8 @@ _RECORDED_AS = {
     "nvmlDeviceGetPciInfo": "nvmlDeviceGetPciInfo_v3",
     "nvmlDeviceGetComputeRunningProcesses": "nvmlDeviceGetComputeRunningProcesses_v3",
 }
-_INDEXED = frozenset({"nvmlDeviceGetClockInfo", "nvmlDeviceGetMaxClockInfo"})
+_INDEXED = frozenset({"nvmlDeviceGetClockInfo", "nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetTotalEccErrors"})
+"""Calls that are recorded once for each of their arguments: `nvmlDeviceGetClockInfo[1]`."""
 
 
 class RecordedNvml:
@@ -32,7 +33,7 @@ class RecordedNvml:
         if call in self._recording:
             return lambda: _answer(self._recording[call])
         name = _RECORDED_AS.get(call, call)
-        if any(name in device or f"{name}[1]" in device for device in devices):
+        if any(key.partition("[")[0] == name for device in devices for key in device):
             return lambda handle, *arguments: self._device(call, name, handle, arguments)
         raise AttributeError(call)
 
@@ -54,7 +55,10 @@ class RecordedNvml:
 
     def nvmlDeviceGetP2PStatus(self, first: int, second: int, which: int) -> Any:  # noqa: N802  # pynvml's name
         """The recorded status of a pair."""
-        return _answer(self._pair(first, second)[f"p2p[{which}]"])
+        pair = self._pair(first, second)
+        if f"p2p[{which}]" not in pair:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+        return _answer(pair[f"p2p[{which}]"])
 
     def _pair(self, first: int, second: int) -> Mapping[str, Any]:
         for pair in self._recording["pairs"]:
@@ -64,8 +68,12 @@ class RecordedNvml:
 
     def _device(self, call: str, name: str, handle: int, arguments: tuple[Any, ...]) -> Any:
         self.asked[call, handle] = self.asked.get((call, handle), 0) + 1
-        key = f"{name}[{arguments[0]}]" if call in _INDEXED else name
-        return _answer(self._recording["devices"][handle][key])
+        key = f"{name}[{','.join(str(one) for one in arguments)}]" if call in _INDEXED else name
+        device = self._recording["devices"][handle]
+        if key not in device:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+        answer = _answer(device[key])
+        return [one for one in answer if one.fieldId in arguments[0]] if call == "nvmlDeviceGetFieldValues" else answer
 
 
 def write_files(files: Mapping[str, str], root: Path) -> None:
@@ -85,7 +93,7 @@ def _answer(recorded: Mapping[str, Any]) -> Any:
 def _as_structure(value: Any) -> Any:
     """JSON objects as ctypes structures look: fields as attributes."""
     if isinstance(value, Mapping):
-        return SimpleNamespace(**value)
+        return SimpleNamespace(**{name: _as_structure(one) for name, one in value.items()})
     if isinstance(value, list):
         return [_as_structure(one) for one in value]
     return value

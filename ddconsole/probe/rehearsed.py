@@ -14,7 +14,7 @@ import pynvml
 
 from ddconsole.core.host_state import HostState
 from ddconsole.core.readings import Reading, read, unavailable
-from ddconsole.probe.nvml import Nvml
+from ddconsole.probe.nvml_calls import Nvml
 
 REHEARSAL_VARIABLE = "DDCONSOLE_REHEARSAL"
 """The rehearsal's state folder. When set, GPUs and host are simulated."""
@@ -56,6 +56,13 @@ def as_rehearsed(state: HostState) -> HostState:
         load=none,
         shm_total=none,
         shm_free=none,
+        memory_limit=none,
+        memory_limited_use=none,
+        pressure_cpu=none,
+        pressure_memory=none,
+        pressure_io=none,
+        network_sent=none,
+        network_received=none,
     )
 
 

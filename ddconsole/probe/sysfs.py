@@ -39,6 +39,31 @@ def pci_link(root: Path, address: str, which: str, at: float) -> tuple[Reading[i
     )
 
 
+def pci_cpus(root: Path, address: str, at: float) -> Reading[str]:
+    """CPUs near a PCI device, in the kernel's list notation."""
+    return _text(_pci(root, address) / "local_cpulist", at)
+
+
+def pci_link_errors(root: Path, address: str, at: float) -> tuple[Reading[int], Reading[int]]:
+    """Link errors since the start that were corrected, and that were not. Virtual machines do not tell."""
+    folder = _pci(root, address)
+    corrected = _total(folder / "aer_dev_correctable", at)
+    lost = [_total(folder / name, at) for name in ("aer_dev_nonfatal", "aer_dev_fatal")]
+    if any(not one.known for one in lost):
+        return corrected, lost[0] if not lost[0].known else lost[1]
+    return corrected, read(sum(one.require() for one in lost), at, str(folder / "aer_dev_fatal"))
+
+
+def _total(path: Path, at: float) -> Reading[int]:
+    text = _text(path, at)
+    match = re.search(r"TOTAL_ERR_\w+ (\d+)", text.value or "")
+    return _number(text, int(match[1]) if match else None)
+
+
+def _distances(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split())
+
+
 def _node(folder: Path, index: int, gpus: tuple[int, ...], at: float) -> NumaNode:
     memory = _text(folder / f"node{index}/meminfo", at)
     return NumaNode(
@@ -47,6 +72,7 @@ def _node(folder: Path, index: int, gpus: tuple[int, ...], at: float) -> NumaNod
         memory_total=_number(memory, _kilobytes(memory, "MemTotal")),
         memory_free=_number(memory, _kilobytes(memory, "MemFree")),
         gpus=gpus,
+        distances=_text(folder / f"node{index}/distance", at).map(_distances),
     )
 
 

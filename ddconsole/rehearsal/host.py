@@ -80,6 +80,7 @@ def host_tree(service_on_gpu0: bool = False) -> dict[str, str]:
     for node in NODES:
         folder = f"sys/devices/system/node/node{node.index}"
         tree[f"{folder}/cpulist"] = node.cpus
+        tree[f"{folder}/distance"] = " ".join("10" if other is node else "32" for other in NODES)
         tree[f"{folder}/meminfo"] = (
             f"Node {node.index} MemTotal:       {node.memory_bytes // 1024} kB\n"
             f"Node {node.index} MemFree:        {node.free_bytes // 1024} kB"
@@ -87,6 +88,10 @@ def host_tree(service_on_gpu0: bool = False) -> dict[str, str]:
     for gpu in GPUS:
         folder = f"sys/bus/pci/devices/{gpu.sysfs_address}"
         tree[f"{folder}/numa_node"] = str(gpu.numa_node)
+        tree[f"{folder}/local_cpulist"] = NODES[gpu.numa_node].cpus
+        tree[f"{folder}/aer_dev_correctable"] = "TOTAL_ERR_COR 0"
+        tree[f"{folder}/aer_dev_nonfatal"] = "TOTAL_ERR_NONFATAL 0"
+        tree[f"{folder}/aer_dev_fatal"] = "TOTAL_ERR_FATAL 0"
         for which in ("current", "max"):
             tree[f"{folder}/{which}_link_speed"] = "32.0 GT/s PCIe"
             tree[f"{folder}/{which}_link_width"] = str(PCIE_WIDTH)

@@ -6,6 +6,7 @@ from typing import Any
 import pynvml
 
 from ddconsole.core.clock import Clock, clock_from_environment
+from ddconsole.core.host_state import cpu_numbers
 from ddconsole.rehearsal import host
 from ddconsole.rehearsal.host import GPUS, SimulatedGpu
 from ddconsole.rehearsal.state import GpuUse, gpu_use, is_rehearsal, locked, read_json, state_folder, write_whole
@@ -18,6 +19,7 @@ _RESIDENT_WATTS = 52.0
 _BUSY_WATTS = 310.0
 """More again at full utilisation."""
 _CLOCKS_REASON_IDLE = 0x1
+_FIELD_IS_64_BITS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,23 @@ class Process:
 
     pid: int
     usedGpuMemory: int  # noqa: N815  # pynvml's name
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """The one member of `nvmlValue_t` that is used."""
+
+    ullVal: int  # noqa: N815  # pynvml's name
+
+
+@dataclass(frozen=True, slots=True)
+class FieldValue:
+    """`nvmlFieldValue_t`."""
+
+    fieldId: int  # noqa: N815  # pynvml's name
+    nvmlReturn: int  # noqa: N815  # pynvml's name
+    valueType: int  # noqa: N815  # pynvml's name
+    value: Number
 
 
 class SimulatedNvml:
@@ -140,6 +159,18 @@ class SimulatedNvml:
     def nvmlDeviceGetCudaComputeCapability(self, handle: SimulatedGpu) -> tuple[int, int]:  # noqa: ARG002, D102, N802  # pynvml's name
         return host.COMPUTE_CAPABILITY
 
+    def nvmlDeviceGetCpuAffinity(self, handle: SimulatedGpu, size: int) -> list[int]:  # noqa: D102, N802  # pynvml's name
+        words = [0] * size
+        for number in cpu_numbers(host.NODES[handle.numa_node].cpus):
+            words[number // 64] |= 1 << number % 64
+        return words
+
+    def nvmlDeviceGetPersistenceMode(self, handle: SimulatedGpu) -> int:  # noqa: ARG002, D102, N802  # pynvml's name
+        return 1
+
+    def nvmlDeviceGetMigMode(self, handle: SimulatedGpu) -> list[int]:  # noqa: ARG002, D102, N802  # pynvml's name
+        return [0, 0]
+
     def nvmlDeviceGetNumaNodeId(self, handle: SimulatedGpu) -> int:  # noqa: D102, N802  # pynvml's name
         return handle.numa_node
 
@@ -207,6 +238,30 @@ class SimulatedNvml:
 
     def nvmlDeviceGetCurrentClocksEventReasons(self, handle: SimulatedGpu) -> int:  # noqa: D102, N802  # pynvml's name
         return 0 if self._use(handle).utilisation else _CLOCKS_REASON_IDLE
+
+    def nvmlDeviceGetTotalEccErrors(self, handle: SimulatedGpu, kind: int, counter: int) -> int:  # noqa: ARG002, D102, N802  # pynvml's name
+        return 0
+
+    def nvmlDeviceGetRemappedRows(self, handle: SimulatedGpu) -> tuple[int, int, int, int]:  # noqa: ARG002, D102, N802  # pynvml's name
+        return 0, 0, 0, 0
+
+    def nvmlDeviceGetFieldValues(self, handle: SimulatedGpu, wanted: list[int]) -> list[FieldValue]:  # noqa: D102, N802  # pynvml's name
+        milliwatts = self.nvmlDeviceGetPowerUsage(handle)
+        known = {
+            pynvml.NVML_FI_DEV_POWER_INSTANT: milliwatts,
+            pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER: 0,
+            pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION: 0,
+            pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP: 0,
+            pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN: 0,
+            pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN: 0,
+            pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN: 0,
+        }
+        return [
+            FieldValue(number, 0, _FIELD_IS_64_BITS, Number(known[number]))
+            if number in known
+            else FieldValue(number, pynvml.NVML_ERROR_NOT_SUPPORTED, _FIELD_IS_64_BITS, Number(0))
+            for number in wanted
+        ]
 
     def nvmlDeviceGetPerformanceState(self, handle: SimulatedGpu) -> int:  # noqa: D102, N802  # pynvml's name
         return 0 if self._use(handle).holders else 8

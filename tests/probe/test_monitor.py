@@ -53,6 +53,32 @@ async def test_real_probe_gives_samples_until_it_is_stopped() -> None:
     assert not any("ddconsole.probe" in child.cmdline() for child in psutil.Process().children())
 
 
+async def test_real_probe_is_quiet_when_told() -> None:
+    monitor = HostMonitor(interval=0.05)
+    async with monitor, asyncio.timeout(20):
+        seen = []
+        monitor.be_quiet(quiet=True)
+        async for sample in monitor.samples():
+            assert sample is not None
+            seen.append(sample.quiet)
+            if sample.quiet:
+                monitor.be_quiet(quiet=False)
+            if len(seen) > 1 and seen[-2:] == [True, False]:
+                break
+    assert True in seen
+
+
+async def test_own_cost_of_the_probe_is_told() -> None:
+    monitor = HostMonitor(interval=0.05)
+    async with monitor, asyncio.timeout(20):
+        async for sample in monitor.samples():
+            if sample is not None and sample.probe_cpu.known:
+                break
+    assert sample is not None
+    assert 0 <= sample.probe_cpu.require() <= 100 * (sample.cpu_count.value or 1)
+    assert sample.probe_seconds.require() > 0
+
+
 async def test_hang_is_said_with_its_time_and_a_sample_ends_it(tmp_path: Path, sample_line: str) -> None:
     go_on = tmp_path / "go-on"
     command = fake_probe(
