@@ -5,6 +5,7 @@ import logging
 import shutil
 from collections.abc import Awaitable, Callable
 
+from ddconsole.agent import after_boot
 from ddconsole.agent.journal import Journal
 from ddconsole.agent.launch_orders import LaunchOrders
 from ddconsole.agent.launcher import Launcher
@@ -13,6 +14,7 @@ from ddconsole.core import states as st
 from ddconsole.core.clock import Clock
 from ddconsole.core.control import Control, control_to_json
 from ddconsole.core.events import (
+    HostRechecked,
     LaunchFailed,
     LaunchGone,
     LaunchHeld,
@@ -37,6 +39,8 @@ _BY = "ddconsole"
 
 Gate = Callable[[str, RunState], Awaitable[tuple[str, ...]]]
 """Checks before a launch of a deployment: what would spoil it."""
+Recheck = Callable[[RunState], Awaitable[tuple[str, ...]]]
+"""The same over all that is left of a run, after the machine was started anew."""
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +56,7 @@ class Conductor:
         engine: Engine,
         launcher: Launcher,
         gate: Gate,
+        recheck: Recheck,
         clock: Clock,
     ) -> None:
         self.run = run
@@ -60,6 +65,7 @@ class Conductor:
         self._engine = engine
         self._launcher = launcher
         self._gate = gate
+        self._recheck = recheck
         self._clock = clock
         self._wake = asyncio.Event()
         self._events: RunnerEvents | None = None
@@ -108,6 +114,8 @@ class Conductor:
                 self._held_for = ""
 
     async def _tick(self) -> None:
+        if self.journal.state.booted:
+            await self._after_boot(self.journal.state)
         live = self.journal.state.live_launch()
         if live is not None:
             await self._look_after(live)
@@ -118,6 +126,27 @@ class Conductor:
             await self._begin_next()
         elif live.state.phase is not st.LaunchPhase.DIRTY:
             self._steer(live)
+
+    # --- the machine was started anew
+
+    async def _after_boot(self, state: RunState) -> None:
+        """Nothing of before the boot lives; nothing goes on before it was looked at what the boot broke."""
+        why = after_boot.boot_in_words(state.boot_why, state.booted, self._clock.now())
+        after_boot.void_what_lived(self.journal, self.run, why)
+        if state.phase is st.RunPhase.PAUSED and not state.paused_because.startswith(why):
+            after_boot.say_so(self.journal, self.run, why, await self._orders.host())
+        if state.phase is not st.RunPhase.RUNNING:
+            return
+        findings = await self._recheck(state)
+        if self.journal.state.phase is not st.RunPhase.RUNNING:
+            return
+        if after_boot.new_findings(state, findings):
+            because = (
+                f"{why}, and this is not as it should be: {'; '.join(findings)}; resume again to go on all the same"
+            )
+            self.journal.append([HostRechecked(findings), RunPaused(_BY, because)])
+        else:
+            self.journal.append([HostRechecked(findings, overruled=bool(findings))])
 
     # --- a launch that lives
 

@@ -13,6 +13,7 @@ from ddconsole.core.events import Entry, EpochBegan, Event, JournalRepaired, Ori
 from ddconsole.core.fold import apply, fold
 from ddconsole.core.journal_line import encode_line, read_lines
 from ddconsole.core.run_state import RunState
+from ddconsole.runner.boot import Boot
 from ddconsole.runner.durable import AppendFile, write_whole
 
 _BALLAST_BYTES = 256 * 1024
@@ -41,11 +42,13 @@ class Journal:
         self._first_seq = entries[0].seq if entries else 1
         self._epoch = self.state.epoch + 1
         self._changed = asyncio.Event()
+        self.began = "created"
+        """Why this epoch began, as `EpochBegan` says it."""
         self._ballast = path.with_name(".ballast")
         self._keep_ballast()
 
     @classmethod
-    def open(cls, path: Path, clock: Clock, *, boot: str, pid: int, version: str) -> "Journal":
+    def open(cls, path: Path, clock: Clock, *, boot: Boot, pid: int, version: str) -> "Journal":
         """Open or create a journal and begin an epoch. A torn last line is cut off, kept aside, and reported.
 
         Raises:
@@ -61,8 +64,9 @@ class Journal:
             raise
 
     @classmethod
-    def _opened(cls, path: Path, clock: Clock, lock: int, *, boot: str, pid: int, version: str) -> "Journal":
+    def _opened(cls, path: Path, clock: Clock, lock: int, *, boot: Boot, pid: int, version: str) -> "Journal":
         data = path.read_bytes() if path.exists() else b""
+        last_written = path.stat().st_mtime if data else 0.0
         entries, damage = read_lines(data)
         if damage is not None and not damage.torn_tail:
             raise JournalDamaged(
@@ -77,8 +81,11 @@ class Journal:
             events.append(JournalRepaired(len(data) - damage.offset, aside.name))
             data = data[: damage.offset]
         journal = cls(path, clock, entries, data.splitlines(keepends=True), lock)
-        reason = "created" if not entries else "restarted" if journal.state.boot == boot else "host rebooted"
-        journal.append([EpochBegan(reason, boot, pid, version), *events])
+        reason, since = ("restarted", 0.0) if entries else ("created", 0.0)
+        if entries and journal.state.boot != boot.token:
+            reason, since = boot.since(last_written)
+        journal.append([EpochBegan(reason, boot.token, pid, version, since), *events])
+        journal.began = reason
         return journal
 
     def close(self) -> None:

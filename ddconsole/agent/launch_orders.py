@@ -50,9 +50,7 @@ class LaunchOrders:
         await self._ask_once()
         submission = self._submission
         deployment = state.deployments[due.deployment]
-        host = self._host()
-        if host is None and deployment.placement.gpus:
-            host = await _sample()
+        host = await self.host() if deployment.placement.gpus else self._host()
         return LaunchOrder(
             run=submission.run,
             launch=due.number,
@@ -74,6 +72,10 @@ class LaunchOrders:
             },
             gpu_uuids=_uuids(host, deployment.placement.gpus),
         )
+
+    async def host(self) -> HostState | None:
+        """The machine as it was sampled last, else now; None when it cannot be had."""
+        return self._host() or await _sample()
 
     def write(self, order: LaunchOrder, folder: LaunchDirectory) -> None:
         """Write `launch.json`."""

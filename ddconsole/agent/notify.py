@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 def message_of(before: RunState, after: RunState, run: str) -> str | None:
     """What to tell about the step from one state to another; None for nothing."""
-    if before.phase is after.phase:
+    if before.phase is after.phase and before.paused_because == after.paused_because:
         return None
     counts = after.counts()
     done = f"{counts.get(st.CellPhase.DONE, 0)} of {len(after.cells)} cells done"

@@ -27,18 +27,22 @@ async def preflight_findings(submission: Submission, tier: str, run_directory: s
 
 
 async def gate_findings(
-    submission: Submission, deployment: Deployment, known_flags: frozenset[str] | None, run: RunDirectory
+    submission: Submission,
+    deployments: tuple[Deployment, ...],
+    known_flags: frozenset[str] | None,
+    run: RunDirectory,
 ) -> tuple[str, ...]:
-    """What holds a launch of one deployment back, in words; empty when it may begin.
+    """What holds launches of these deployments back, in words; empty when they may begin.
 
     The findings and the machine as it was stand in the run directory afterwards.
 
     Raises:
         OSError: they could not be written.
     """
-    facts = await facts_of(submission, (deployment,), str(run.path), known_flags)
+    facts = await facts_of(submission, deployments, str(run.path), known_flags)
     findings = await run_checks(facts, Tier.GATE)
-    write_json(run.preflight, {"deployment": deployment.id, "findings": [finding_to_json(one) for one in findings]})
+    about = ", ".join(one.id for one in deployments)
+    write_json(run.preflight, {"deployment": about, "findings": [finding_to_json(one) for one in findings]})
     if facts.host is not None:
         write_json(run.environment, host_state_to_json(facts.host))
     return tuple(_in_words(one) for one in holding_back(findings, "launch") if one.outcome is Outcome.FAIL)

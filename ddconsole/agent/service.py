@@ -29,6 +29,7 @@ from ddconsole.core import states as st
 from ddconsole.core.clock import Clock, ScaledClock
 from ddconsole.core.commands import decide
 from ddconsole.core.run_state import RunState
+from ddconsole.core.sweep import Deployment
 from ddconsole.core.wire import (
     PROTOCOL,
     Command,
@@ -38,7 +39,7 @@ from ddconsole.core.wire import (
     Submission,
 )
 from ddconsole.engines.register import engine as engine_of
-from ddconsole.runner.identity import boot_token
+from ddconsole.runner.boot import current_boot
 from ddconsole.runner.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ class Service:
         self.clock = clock
         self.telemetry = Telemetry(clock)
         self._launcher = launcher or ProcessLauncher()
-        self._boot = boot_token()
+        self._boot = current_boot()
         self._conductor: Conductor | None = None
         self._conducting: asyncio.Task[None] | None = None
         self._id = secrets.token_hex(8)
@@ -132,13 +133,18 @@ class Service:
             self._conductor.journal.close()
         orders = LaunchOrders(submission, engine, lambda: self.telemetry.host)
 
-        async def gate(deployment: str, state: RunState) -> tuple[str, ...]:
-            if not submission.protocol.get("preflight", True):
+        async def checked(deployments: tuple[Deployment, ...]) -> tuple[str, ...]:
+            if not deployments or not submission.protocol.get("preflight", True):
                 return ()
-            flags = await orders.known_flags()
-            return await gate_findings(submission, state.deployments[deployment], flags, run)
+            return await gate_findings(submission, deployments, await orders.known_flags(), run)
 
-        conductor = Conductor(run, journal, orders, engine, self._launcher, gate, self.clock)
+        async def gate(deployment: str, state: RunState) -> tuple[str, ...]:
+            return await checked((state.deployments[deployment],))
+
+        async def recheck(state: RunState) -> tuple[str, ...]:
+            return await checked(state.deployments_left())
+
+        conductor = Conductor(run, journal, orders, engine, self._launcher, gate, recheck, self.clock)
         self._conductor = conductor
         self.telemetry.keep_for(
             run, lambda: conductor.active, lambda: conductor.journal.state.running_cell() is not None
@@ -167,7 +173,7 @@ class Service:
             version=__version__,
             agent=self._id,
             pid=os.getpid(),
-            boot=self._boot,
+            boot=self._boot.token,
             started=self._started,
             hostname=socket.gethostname(),
             run=self.active_run,

@@ -76,7 +76,7 @@ async def bury(journal: Journal, run: RunDirectory, launch: LaunchRow, engine: E
     row = journal.state.running_cell()
     if row is not None and isinstance(row.state, st.Running) and row.state.launch == launch.number:
         events.append(
-            _adopted(run, row.cell.id, row.state)
+            adopted(run, row.cell.id, row.state)
             or AttemptInterrupted(row.cell.id, row.state.attempt, launch.number, why)
         )
     evidence = tuple(visible_line(line, 300) for line in last_lines(folder.runner_log, 6))
@@ -96,7 +96,7 @@ async def clean(folder: LaunchDirectory, engine: Engine, clock: Clock) -> tuple[
     return await stop_members(members, None, engine.stop_steps, lambda _name, _deadline: None, clock)
 
 
-def _adopted(run: RunDirectory, cell: str, running: st.Running) -> AttemptDone | None:
+def adopted(run: RunDirectory, cell: str, running: st.Running) -> AttemptDone | None:
     """The event that the runner could not write any more, if its result file is whole and is this attempt's."""
     path = run.attempt(cell, running.attempt)
     try:

@@ -52,12 +52,14 @@ class CellEdited:
 
 @dataclass(frozen=True, slots=True)
 class EpochBegan:
-    """An agent took the journal over. `reason`: `created`, `restarted`, `host rebooted`."""
+    """An agent took the journal over. `reason`: `created`, `restarted`, `host rebooted`, `container restarted`."""
 
     reason: str
     boot: str
     pid: int
     version: str
+    since: float = 0.0
+    """Wall time of the boot that voided what was known; 0 where there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +218,13 @@ class AttemptStopped:
 
 @dataclass(frozen=True, slots=True)
 class AttemptInterrupted:
-    """Who ran it died."""
+    """Who ran it died. `blameless`: it was no fault of the cell's, so it goes back to pending whatever came before."""
 
     cell: str
     attempt: int
     launch: int
     why: str
+    blameless: bool = False
 
 
 # --- the schedule ----------------------------------------------------------------------------------------------
@@ -284,6 +287,16 @@ class RunPaused:
 
     by: str
     because: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostRechecked:
+    """What was looked at after a boot, before anything goes on. With findings, the sweep pauses."""
+
+    findings: tuple[str, ...] = ()
+    """`CHECK: what was found`, of the checks that failed."""
+    overruled: bool = False
+    """The operator had seen these findings and told the sweep to go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,6 +382,7 @@ Event = (
     | CellsUnfit
     | CellStopRequested
     | RunPaused
+    | HostRechecked
     | RunResumed
     | RunDraining
     | RunStopping

@@ -60,7 +60,15 @@ def _run_created(state: RunState, event: ev.RunCreated, at: float) -> RunState |
 
 
 def _epoch_began(state: RunState, event: ev.EpochBegan, at: float) -> RunState:
-    return replace(state, boot=event.boot)
+    """Another boot pauses what ran, and something is to be checked before anything goes on."""
+    state = replace(state, boot=event.boot)
+    if not event.since:
+        return state
+    state = replace(state, booted=event.since, boot_why=event.reason, boot_findings=())
+    if state.phase not in (st.RunPhase.RUNNING, st.RunPhase.DRAINING):
+        return state
+    because = event.reason if state.phase is st.RunPhase.RUNNING else "no new launches had been asked for"
+    return _run_phase(state, st.RunPhase.PAUSED, "ddconsole", because)
 
 
 def _deployment_added(state: RunState, event: ev.DeploymentAdded, at: float) -> RunState:
@@ -158,7 +166,7 @@ def _launch_failed(state: RunState, event: ev.LaunchFailed, at: float) -> RunSta
     before = state.launches.get(event.launch)
     cause = _cause(event)
     moved = _launch_moved(state, event.launch, st.LaunchFailed(cause, at), cause=cause)
-    if moved is None or before is None or before.start_seconds is not None:
+    if moved is None or before is None or before.start_seconds is not None or cause.id == st.HOST_STARTED_ANEW:
         return moved
     failed = failed_starts(moved, before.deployment)
     if cause.retry is st.Retry.AS_IS and failed <= int(_protocol(state).get("retries", 2)):
@@ -180,7 +188,7 @@ def failed_starts(state: RunState, deployment: str) -> int:
             continue
         if launch.cause is None or launch.start_seconds is not None:
             break
-        number += 1
+        number += launch.cause.id != st.HOST_STARTED_ANEW
     return number
 
 
@@ -299,7 +307,7 @@ def _attempt_interrupted(state: RunState, event: ev.AttemptInterrupted, at: floa
             break
         in_a_row += 1
     retries = int(_protocol(state).get("retries", 2))
-    again = in_a_row <= retries and not row.stop_requested
+    again = (event.blameless or in_a_row <= retries) and not row.stop_requested
     after: st.CellState = st.Pending(automatic_retry_of=cause) if again else st.Interrupted(event.why, at)
     return _with_cell(state, replace(ended, state=after))
 
@@ -361,6 +369,12 @@ def _run_phase(state: RunState, phase: st.RunPhase, by: str = "", because: str =
 
 def _run_paused(state: RunState, event: ev.RunPaused, at: float) -> RunState:
     return _run_phase(state, st.RunPhase.PAUSED, event.by, event.because)
+
+
+def _host_rechecked(state: RunState, event: ev.HostRechecked, at: float) -> RunState:
+    if event.findings and not event.overruled:
+        return replace(state, boot_findings=event.findings)
+    return replace(state, booted=0.0, boot_findings=())
 
 
 def _run_resumed(state: RunState, event: ev.RunResumed, at: float) -> RunState:
@@ -433,6 +447,7 @@ _HANDLERS: dict[type, _Handler] = {
     ev.CellsUnfit: _cells_unfit,
     ev.CellStopRequested: _cell_stop_requested,
     ev.RunPaused: _run_paused,
+    ev.HostRechecked: _host_rechecked,
     ev.RunResumed: _run_resumed,
     ev.RunDraining: _run_draining,
     ev.RunStopping: _run_stopping,

@@ -104,6 +104,8 @@ class GpuState:
     """What the driver says is needed: `none`, `GPU reset`, `node reboot`, ..."""
     xids: Reading[tuple[int, ...]] = NOT_READ
     """Numbers of the driver's error events since the probe began, the oldest first."""
+    sm_clock_set: Reading[int] = NOT_READ
+    """MHz that somebody set as the application clock."""
     persistence: Reading[bool] = NOT_READ
     """Whether the driver stays initialised without a user."""
     mig: Reading[bool] = NOT_READ
@@ -186,6 +188,8 @@ class HostState:
     shm_free: Reading[int]
     disks: tuple[DiskSpace, ...] = field(default=())
     simulated: bool = False
+    kernel: Reading[str] = NOT_READ
+    """Release of the running kernel."""
     memory_limit: Reading[int] = NOT_READ
     """Bytes that the container may use; files in tmpfs count."""
     memory_limited_use: Reading[int] = NOT_READ

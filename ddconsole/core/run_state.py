@@ -113,6 +113,12 @@ class RunState:
     resumed_at_launch: int = 0
     """Launches up to this one were known when the operator last said to go on."""
     boot: str = ""
+    booted: float = 0.0
+    """Wall time of a boot after which nothing has been checked yet; 0 when nothing is to be checked."""
+    boot_why: str = ""
+    """`host rebooted` or `container restarted`."""
+    boot_findings: tuple[str, ...] = ()
+    """What the check after that boot found, as the operator has seen it."""
     began: float = 0.0
     at: float = 0.0
     """Wall time of the last entry."""
@@ -130,6 +136,11 @@ class RunState:
     def running_cell(self) -> CellRow | None:
         """The cell that is being measured."""
         return next((row for row in self.cells.values() if isinstance(row.state, st.Running)), None)
+
+    def deployments_left(self) -> tuple[Deployment, ...]:
+        """Those with a cell that waits, in the order of the plan."""
+        names = {row.cell.deployment for row in self.cells.values() if isinstance(row.state, st.Pending)}
+        return tuple(one for name, one in self.deployments.items() if name in names)
 
     def counts(self) -> dict[st.CellPhase, int]:
         """Cells by phase; phases without cells are left out."""

@@ -31,6 +31,10 @@ class Cause:
     retry: Retry = Retry.CHANGE
 
 
+HOST_STARTED_ANEW = "HOST-STARTED-ANEW"
+"""Cause of a launch that ended with the machine it ran on: no fault of the deployment's, and not counted as one."""
+
+
 # --- cells -----------------------------------------------------------------------------------------------------
 
 

@@ -95,6 +95,15 @@ def boot_token(root: Path, at: float) -> Reading[str]:
     return read(f"{boot}.{started}", at, source)
 
 
+def kernel(root: Path, at: float) -> Reading[str]:
+    """Release of the running kernel: in a container the host's."""
+    source = "/proc/sys/kernel/osrelease"
+    try:
+        return read((root / source.removeprefix("/")).read_text(encoding="ascii").strip(), at, source)
+    except OSError as problem:
+        return unavailable(problem.strerror or str(problem), at, source)
+
+
 def disk_space(path: str, at: float) -> DiskSpace:
     """Size and free bytes (for this user) of the file system that holds `path`."""
     try:

@@ -137,6 +137,7 @@ class GpuReader:
             sm_clock_max=once(gpu, "nvmlDeviceGetMaxClockInfo", int, _CLOCK_SM),
             memory_clock=ask(gpu, "nvmlDeviceGetClockInfo", int, _CLOCK_MEMORY),
             performance_state=ask(gpu, "nvmlDeviceGetPerformanceState", int),
+            sm_clock_set=ask(gpu, "nvmlDeviceGetApplicationsClock", int, _CLOCK_SM),
             clock_event_reasons=ask(gpu, "nvmlDeviceGetCurrentClocksEventReasons", int),
             pcie_generation=ask(gpu, "nvmlDeviceGetCurrPcieLinkGeneration", int),
             pcie_width=ask(gpu, "nvmlDeviceGetCurrPcieLinkWidth", int),

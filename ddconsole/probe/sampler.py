@@ -72,6 +72,7 @@ class HostSampler:
             at=at,
             hostname=host.hostname(at),
             boot_token=host.boot_token(self._root, at),
+            kernel=host.kernel(self._root, at),
             driver=nvml.driver,
             cuda_driver=nvml.cuda_driver,
             gpu_count=nvml.count,

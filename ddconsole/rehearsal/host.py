@@ -23,6 +23,7 @@ SERVICE_UNIT = "ddtree-gpu0.service"
 """The unit that the operator keeps on GPU 0 and a sweep displaces."""
 SERVICE_GPU = 0
 SERVICE_BYTES = 71_000 * MIB
+KERNEL = "6.8.12-simulated"
 BOOT_ID = "51d00000-c200-4000-8000-000000000200"
 
 
@@ -76,7 +77,7 @@ def host_tree(service_on_gpu0: bool = False) -> dict[str, str]:
     Args:
         service_on_gpu0: whether the operator's unit still holds GPU 0.
     """
-    tree = {"proc/sys/kernel/random/boot_id": BOOT_ID, "proc/meminfo": _meminfo()}
+    tree = {"proc/sys/kernel/random/boot_id": BOOT_ID, "proc/sys/kernel/osrelease": KERNEL, "proc/meminfo": _meminfo()}
     for node in NODES:
         folder = f"sys/devices/system/node/node{node.index}"
         tree[f"{folder}/cpulist"] = node.cpus

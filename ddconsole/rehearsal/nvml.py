@@ -236,6 +236,9 @@ class SimulatedNvml:
     def nvmlDeviceGetMaxClockInfo(self, handle: SimulatedGpu, kind: int) -> int:  # noqa: ARG002, D102, N802  # pynvml's name
         return host.MEMORY_CLOCK_MHZ if kind == pynvml.NVML_CLOCK_MEM else host.SM_CLOCK_MHZ
 
+    def nvmlDeviceGetApplicationsClock(self, handle: SimulatedGpu, kind: int) -> int:  # noqa: D102, N802  # pynvml's name
+        return self.nvmlDeviceGetMaxClockInfo(handle, kind)
+
     def nvmlDeviceGetCurrentClocksEventReasons(self, handle: SimulatedGpu) -> int:  # noqa: D102, N802  # pynvml's name
         return 0 if self._use(handle).utilisation else _CLOCKS_REASON_IDLE
 

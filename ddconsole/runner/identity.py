@@ -13,19 +13,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ddconsole.runner.boot import boot_token
+
 PROC = Path("/proc")
-
-
-def boot_token() -> str:
-    """Changes with every boot of the kernel; in a container also with the container's own start."""
-    kernel = (PROC / "sys/kernel/random/boot_id").read_text().strip()
-    init = start_time(1)
-    return f"{kernel}/{init}"
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """One process, for good: a pid that was used again does not match."""
+    """One process, for good: a pid that was used again does not match, nor does one of an earlier boot."""
 
     boot: str
     pid: int
@@ -35,7 +30,9 @@ class ProcessIdentity:
     def alive(self) -> bool:
         """Whether this very process exists and is not a zombie."""
         fields = _stat_fields(self.pid)
-        return fields is not None and fields[0] not in {"Z", "X"} and int(fields[19]) == self.started
+        if fields is None or fields[0] in {"Z", "X"} or int(fields[19]) != self.started:
+            return False
+        return self.boot == boot_token()
 
     def send(self, number: signal.Signals) -> bool:
         """Send a signal to this very process; False when it is gone. No signal reaches another one."""
@@ -44,7 +41,7 @@ class ProcessIdentity:
         except (ProcessLookupError, PermissionError):
             return False
         try:
-            if self.boot != boot_token() or not self.alive():
+            if not self.alive():
                 return False
             signal.pidfd_send_signal(descriptor, number)
         except ProcessLookupError:

@@ -16,15 +16,16 @@ from ddconsole.agent.run_store import RunStore
 from ddconsole.agent.service import Service
 from ddconsole.core import states as st
 from ddconsole.core.clock import ScaledClock, SystemClock
-from ddconsole.core.events import RunPaused, Warned
-from ddconsole.core.journal_line import read_lines
+from ddconsole.core.events import EpochBegan, RunPaused, Warned
+from ddconsole.core.journal_line import decode_line, read_lines
 from ddconsole.core.wire import Command
+from ddconsole.runner.boot import Boot
 from ddconsole.runner.durable import write_whole
 from ddconsole.runner.run_directory import LaunchDirectory, RunDirectory
 
 
-def opened(path: Path, boot: str = "boot") -> Journal:
-    return Journal.open(path, SystemClock(), boot=boot, pid=1, version="test")
+def opened(path: Path, boot: str = "boot", kernel: float = 0.0) -> Journal:
+    return Journal.open(path, SystemClock(), boot=Boot(boot, kernel, 7.0), pid=1, version="test")
 
 
 def test_what_is_appended_is_on_disk_and_seq_goes_on_over_epochs(tmp_path: Path) -> None:
@@ -91,12 +92,18 @@ def test_damage_in_the_middle_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == damaged
 
 
-def test_another_boot_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kernel", "told"), [(4e9, ("host rebooted", 4e9)), (5.0, ("container restarted", 7.0))])
+def test_another_boot_is_told_with_its_time(tmp_path: Path, kernel: float, told: tuple[str, float]) -> None:
     path = tmp_path / "journal.jsonl"
     opened(path, "one").close()
-    journal = opened(path, "two")
+    journal = opened(path, "two", kernel)
     assert journal.state.boot == "two"
-    assert b"host rebooted" in journal.lines[-1]
+    event = decode_line(journal.lines[-1].rstrip(b"\n")).event
+    assert isinstance(event, EpochBegan)
+    assert (event.reason, event.since) == told
+    assert journal.state.booted == told[1]
+    journal.close()
+    assert opened(path, "two", kernel).began == "restarted"
 
 
 def test_a_short_write_leaves_journal_and_result_as_they_were(tmp_path: Path) -> None:
@@ -105,6 +112,7 @@ import resource, signal, sys
 from pathlib import Path
 from test_journal import opened
 from ddconsole.core.events import Warned
+from ddconsole.runner.boot import Boot
 from ddconsole.runner.durable import write_whole
 from ddconsole.runner.run_directory import LaunchDirectory, RunDirectory
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
