@@ -22,10 +22,12 @@ from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import cell_label
 from ddconsole.link.client import LinkPhase
 from ddconsole.link.feed import RunFeed
+from ddconsole.link.prompting import Answerer, Prompt, Prompts
 from screens.confirm import ConfirmScreen, Question
 from screens.console_screen import ConsoleScreen
 from screens.help import Findable, FindScreen, action_items
 from screens.host import HostScreen
+from screens.login_prompt import LoginPromptScreen
 from screens.logs import LogsScreen
 from screens.preflight import PreflightScreen
 from screens.results import ResultsScreen
@@ -56,10 +58,13 @@ class ConsoleApp(App[int]):
         preflight: Preflight | None = None,
         export: Export | None = None,
         history: History | None = None,
+        prompts: Prompts | None = None,
     ) -> None:
         super().__init__()
         self.session = Session(feed, preflight, export, history)
         self.crash_file: Path | None = None
+        self._prompts = prompts or Prompts()
+        self._answerer_before: Answerer | None = None
         self._unsubscribe: Callable[[], None] | None = None
         self._changed: set[str] = set()
         self._frame_waits = False
@@ -81,6 +86,8 @@ class ConsoleApp(App[int]):
         """Open the sweep and listen."""
         self.switch_mode("sweep")
         self._unsubscribe = self.session.feed.subscribe(self._feed_changed)
+        # While the app has the terminal, questions of a login are asked in it and nowhere else.
+        self._answerer_before, self._prompts.answerer = self._prompts.answerer, self._answer
         self.set_interval(1.0, self._tick)
         if not self.is_headless:
             loop = asyncio.get_running_loop()
@@ -93,6 +100,7 @@ class ConsoleApp(App[int]):
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
+            self._prompts.answerer = self._answerer_before
 
     # --- the feed
 
@@ -135,6 +143,28 @@ class ConsoleApp(App[int]):
         paused = state.phase is st.RunPhase.PAUSED and before.phase is not st.RunPhase.PAUSED
         if ended or (paused and state.paused_by == "ddconsole"):
             self.bell()
+
+    # --- questions of a login
+
+    async def _answer(self, prompt: Prompt) -> str | None:
+        """Ask in a dialog of its own. The link asks from a task of its own, and takes the question back by a cancel."""
+        screen = LoginPromptScreen(prompt, self._prompts.limit)
+        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+        def answered(text: str | None) -> None:
+            if not answer.done():
+                answer.set_result(text)
+
+        self.call_later(self.push_screen, screen, answered)
+        try:
+            return await answer
+        finally:
+            if not answer.done() or answer.cancelled():
+                self.call_later(self._take_back, screen)
+
+    def _take_back(self, screen: LoginPromptScreen) -> None:
+        if screen in self.screen_stack and self.screen is screen:
+            screen.dismiss(None)
 
     # --- actions
 
@@ -258,6 +288,7 @@ def open_console(
     preflight: Preflight | None = None,
     export: Export | None = None,
     history: History | None = None,
+    prompts: Prompts | None = None,
     mouse: bool = True,
 ) -> int:
     """Open the console and stay until the operator leaves.
@@ -267,12 +298,15 @@ def open_console(
         preflight: runs the checks, for the Preflight screen.
         export: writes tables and figures, for the Results screen.
         history: what earlier runs on the host told about times.
+        prompts: what a login has to ask while the console is open is asked in it.
         mouse: whether the terminal is asked for mouse events.
 
     Returns:
         The exit code: 0, 128 + signal when it was told to go, 70 after a defect of the console.
     """
-    return asyncio.run(run_console(feed, preflight=preflight, export=export, history=history, mouse=mouse))
+    return asyncio.run(
+        run_console(feed, preflight=preflight, export=export, history=history, prompts=prompts, mouse=mouse)
+    )
 
 
 async def run_console(
@@ -281,10 +315,11 @@ async def run_console(
     preflight: Preflight | None = None,
     export: Export | None = None,
     history: History | None = None,
+    prompts: Prompts | None = None,
     mouse: bool = True,
 ) -> int:
     """As `open_console`, on the event loop that runs. The caller closes the feed."""
-    app = ConsoleApp(feed, preflight, export, history)
+    app = ConsoleApp(feed, preflight, export, history, prompts)
     code = await app.run_async(mouse=mouse)
     if app.crash_file is not None:
         sys.stderr.write(

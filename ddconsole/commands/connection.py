@@ -6,10 +6,11 @@ import json
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from ddconsole.commands.asking import prompts_of_terminal
 from ddconsole.commands.places import runs_folder, state_home
 from ddconsole.core.fold import fold
 from ddconsole.core.journal_line import read_lines
@@ -56,6 +57,7 @@ async def agent_of(
         python=python,
         environment=rehearsal,
         on_stage=(lambda stage: print(f"{host}: {stage.value} …", file=sys.stderr)) if say and not local else None,
+        prompts=None if local else prompts_of_terminal(),
     )
     try:
         for problem in (await client.hello()).problems:
@@ -63,6 +65,20 @@ async def agent_of(
         yield client
     finally:
         await client.close()
+
+
+def say_what_ssh_leaves_out(host: str) -> None:
+    """Name, on standard error, the options of the ssh configuration that have no effect here."""
+    if host == "local":
+        return
+    from ddconsole.link.host_spec import parse_host  # noqa: PLC0415  # only for a host over SSH: it costs an import
+    from ddconsole.link.ssh_config import not_honoured  # noqa: PLC0415
+    from ddconsole.link.ssh_settings import SshSettings  # noqa: PLC0415
+
+    # A configuration that cannot be read is told by the connection, which needs it.
+    with suppress(ValueError, OSError):
+        for text in not_honoured(parse_host(host), SshSettings()):
+            print(f"note: {host}: {text}", file=sys.stderr)
 
 
 def run_folders() -> list[Path]:

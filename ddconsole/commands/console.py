@@ -6,13 +6,16 @@ from typing import Any
 
 from ddconsole.commands.exporting import console_export
 from ddconsole.link.feed import RunFeed
+from ddconsole.link.prompting import Prompts
 
 Preflight = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
 """Runs the checks again: their findings as JSON."""
 
 
-async def open_app(feed: RunFeed, folder: Path, preflight: Preflight | None = None) -> int:
+async def open_app(
+    feed: RunFeed, folder: Path, preflight: Preflight | None = None, prompts: Prompts | None = None
+) -> int:
     """The console on a run, whose exports go into its folder; the exit status when the operator leaves."""
     from screens.app import run_console  # noqa: PLC0415  # Textual takes a third of a second: only where it opens
 
-    return await run_console(feed, preflight=preflight, export=console_export(folder))
+    return await run_console(feed, preflight=preflight, export=console_export(folder), prompts=prompts)

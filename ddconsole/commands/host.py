@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import shutil
 
-from ddconsole.commands.connection import EXPECTED, agent_of, fail, printed
+from ddconsole.commands.connection import EXPECTED, agent_of, fail, printed, say_what_ssh_leaves_out
 from ddconsole.core.host_state_json import host_state_to_json
 
 _INTERVAL = 2.0
@@ -22,6 +22,7 @@ def main(options: argparse.Namespace) -> int:
 async def _show(options: argparse.Namespace) -> None:
     from ddconsole.probe.host_text import host_lines  # noqa: PLC0415  # only the text form needs it
 
+    say_what_ssh_leaves_out(options.host)
     async with agent_of(options.host, say=True) as client:
         while True:
             state = await client.host_state()

@@ -5,7 +5,7 @@ import asyncio
 import shutil
 from collections.abc import Sequence
 
-from ddconsole.commands.connection import EXPECTED, agent_of, fail, printed
+from ddconsole.commands.connection import EXPECTED, agent_of, fail, printed, say_what_ssh_leaves_out
 from ddconsole.commands.run import read_sweep
 from ddconsole.core.plan_problem import PlanError
 from ddconsole.load.prompts import WorkloadTextError
@@ -31,5 +31,6 @@ def main(options: argparse.Namespace) -> int:
 async def _findings(options: argparse.Namespace, sweep: PlannedSweep) -> Sequence[Finding]:
     host = options.host or sweep.plan.host
     submission = submission_of(sweep, f"{sweep.plan.name}-preflight", host)
+    say_what_ssh_leaves_out(host)
     async with agent_of(host, python=sweep.plan.agent.python or "", say=True) as client:
         return [finding_from_json(one) for one in await client.preflight(submission, options.tier)]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddconsole.commands.connection import EXPECTED, UsageProblem, agent_of, fail
+from ddconsole.commands.connection import EXPECTED, UsageProblem, agent_of, fail, say_what_ssh_leaves_out
 from ddconsole.commands.places import runs_folder, state_home
 from ddconsole.commands.staying import Stay, stay_on
 from ddconsole.core.plan_problem import PlanError
@@ -94,6 +94,7 @@ async def _run(options: argparse.Namespace, sweep: PlannedSweep, begun: Begun) -
     print(plan_line(sweep), file=sys.stderr)
     for text in unobeyed(sweep.plan):
         print(f"note: {text}", file=sys.stderr)
+    say_what_ssh_leaves_out(begun.host)
     async with agent_of(begun.host, rehearsal=begun.environment, python=begun.python, say=True) as client:
         hello = await client.hello()
         if hello.run is not None:

@@ -73,12 +73,12 @@ def _is_terminal() -> bool:
 async def _console(client: HttpAgentClient, feed: RunFeed, folder: Path, stay: Stay) -> int:
     submission = stay.submission
     if submission is None:
-        return await open_app(feed, folder)
+        return await open_app(feed, folder, prompts=client.prompts)
 
     async def preflight() -> Sequence[Mapping[str, Any]]:
         return await client.preflight(submission, "standard")
 
-    return await open_app(feed, folder, preflight)
+    return await open_app(feed, folder, preflight, client.prompts)
 
 
 def _export(folder: Path) -> None:

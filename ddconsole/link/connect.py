@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from ddconsole.link.http_client import HttpAgentClient
 from ddconsole.link.local_agent import LOCAL, AgentCommand, LocalAgentRoute, installed_agent
 from ddconsole.link.places import default_state_directory
+from ddconsole.link.prompting import Prompts
 from ddconsole.link.stages import StageListener, Stages
 
 if TYPE_CHECKING:
-    from ddconsole.link.ssh_host import SshSettings
+    from ddconsole.link.ssh_settings import SshSettings
 
 
 async def connect(
@@ -22,6 +23,7 @@ async def connect(
     environment: Mapping[str, str] | None = None,
     ssh: "SshSettings | None" = None,
     on_stage: StageListener | None = None,
+    prompts: Prompts | None = None,
 ) -> HttpAgentClient:
     """Reach the agent of a host, starting it if need be. The client makes a new link by itself after a loss.
 
@@ -33,6 +35,7 @@ async def connect(
         environment: added to the agent's when it is started here, such as a rehearsal's clock.
         ssh: how to connect.
         on_stage: told what is being done, now and at every later new link.
+        prompts: who is asked for passwords and about unknown host keys, now and later; None: nobody.
 
     Raises:
         StageError: says at which stage it ended, and what helps.
@@ -47,7 +50,8 @@ async def connect(
         local = LocalAgentRoute(state, _local_agent(runs, added), on_stage=stages)
         client = HttpAgentClient(local.open, host, stages=stages)
     else:
-        client = _over_ssh(host, state_directory, python, added, ssh, stages)
+        agent = (state_directory, python, added)
+        client = _over_ssh(host, agent, ssh, stages, prompts or Prompts())
     try:
         await client.hello()
     except BaseException:
@@ -58,20 +62,20 @@ async def connect(
 
 def _over_ssh(
     host: str,
-    state: str,
-    python: str,
-    environment: Mapping[str, str],
+    about_agent: tuple[str, str, Mapping[str, str]],
     ssh: "SshSettings | None",
     stages: Stages,
+    prompts: Prompts,
 ) -> HttpAgentClient:
     # asyncssh takes a third of a second to import: who works on this machine does without it.
     from ddconsole.link.deploy import HostAgent  # noqa: PLC0415
     from ddconsole.link.host_spec import parse_host  # noqa: PLC0415
     from ddconsole.link.ssh_agent import SshAgentRoute  # noqa: PLC0415
 
+    state, python, environment = about_agent
     agent = HostAgent(state=state, python=python, environment=environment)
-    route = SshAgentRoute(parse_host(host), ssh, agent, on_stage=stages)
-    return HttpAgentClient(route.open, host, on_close=route.close, stages=stages)
+    route = SshAgentRoute(parse_host(host), ssh, agent, on_stage=stages, prompts=prompts)
+    return HttpAgentClient(route.open, host, on_close=route.close, stages=stages, prompts=prompts)
 
 
 def _local_agent(runs: Path | None, environment: Mapping[str, str]) -> AgentCommand:

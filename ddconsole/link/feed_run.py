@@ -231,6 +231,8 @@ class LiveRunFeed:
         if final:
             self._set_link(LinkPhase.DOWN, str(problem))
             await self._wait_to_retry(None)
+            if isinstance(self._client, HttpAgentClient):
+                self._client.try_again()
             self._set_link(LinkPhase.CONNECTING if self.link.heard is None else LinkPhase.RECONNECTING)
             return
         delay = self._backoff.delay()

@@ -24,7 +24,8 @@ from ddconsole.link.answers import (
 )
 from ddconsole.link.client import AgentError, LinkLost, LiveItem
 from ddconsole.link.line_splitter import LineSplitter
-from ddconsole.link.stages import Stages
+from ddconsole.link.prompting import Prompts
+from ddconsole.link.stages import StageError, Stages
 
 SessionFactory: TypeAlias = Callable[[], Awaitable[aiohttp.ClientSession]]
 """Reaches the agent, anew when the last session's link is gone, and gives a session whose base is the agent."""
@@ -50,6 +51,7 @@ class HttpAgentClient:
         answer_time: seconds for an answer that is not a stream.
         on_close: what else to end with the link, such as the SSH connection.
         stages: where the session factory tells its stages.
+        prompts: where the session factory asks a person.
     """
 
     def __init__(
@@ -61,9 +63,11 @@ class HttpAgentClient:
         answer_time: float = ANSWER_TIME,
         on_close: Callable[[], Awaitable[None]] | None = None,
         stages: Stages | None = None,
+        prompts: Prompts | None = None,
     ) -> None:
         self.host = host
         self.stages = stages or Stages()
+        self.prompts = prompts or Prompts()
         self._session_factory = session_factory
         self._silence = silence
         self._answer_time = answer_time
@@ -71,6 +75,7 @@ class HttpAgentClient:
         self._session: aiohttp.ClientSession | None = None
         self._reaching = asyncio.Lock()
         self._closed = asyncio.Event()
+        self._refused: StageError | None = None
 
     async def hello(self) -> Hello:
         """Who answers."""
@@ -137,6 +142,10 @@ class HttpAgentClient:
     async def quit(self) -> None:
         """Ask the agent to leave, which it does if no run is active."""
         await self._request("POST", "v1/quit", body=b"{}")
+
+    def try_again(self) -> None:
+        """Somebody has put right what the last refusal named: the next request may try again."""
+        self._refused = None
 
     async def close(self) -> None:
         """Let the link go; the sweep goes on."""
@@ -224,12 +233,23 @@ class HttpAgentClient:
             if self._closed.is_set():
                 raise LinkLost(f"{self.host}: the link was closed here")
             if self._session is None:
-                session = await self._session_factory()
+                session = await self._new_session()
                 if self._closed.is_set():
                     await session.close()
                     raise LinkLost(f"{self.host}: the link was closed here")
                 self._session = session
             return self._session
+
+    async def _new_session(self) -> aiohttp.ClientSession:
+        """A refusal is final for everybody: a second request must not try a rejected password once more."""
+        if self._refused is not None:
+            raise self._refused
+        try:
+            return await self._session_factory()
+        except StageError as problem:
+            if problem.final:
+                self._refused = problem
+            raise
 
     async def _drop(self, session: aiohttp.ClientSession | None) -> None:
         """Close a session whose link is gone, once, however many requests found that out."""

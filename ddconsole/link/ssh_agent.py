@@ -16,8 +16,10 @@ from ddconsole.link.handshake import (
     wait_for_agent,
 )
 from ddconsole.link.host_spec import HostSpec
+from ddconsole.link.prompting import Prompts
 from ddconsole.link.ssh_connector import SshBridgeConnector, SshUnixConnector
-from ddconsole.link.ssh_host import HostConnection, SshSettings, connect_ssh
+from ddconsole.link.ssh_host import HostConnection, connect_ssh
+from ddconsole.link.ssh_settings import SshSettings
 from ddconsole.link.stages import Stage, StageListener, nobody_listens
 
 
@@ -30,6 +32,7 @@ class SshAgentRoute:
         agent: what to start there.
         start_time: seconds until an agent that was started must answer.
         on_stage: told what is being done.
+        prompts: who is asked for passwords and about unknown host keys.
     """
 
     def __init__(
@@ -40,12 +43,14 @@ class SshAgentRoute:
         *,
         start_time: float = START_TIME,
         on_stage: StageListener = nobody_listens,
+        prompts: Prompts | None = None,
     ) -> None:
         self._spec = spec
         self._settings = settings or SshSettings()
         self._agent = agent or HostAgent()
         self._start_time = start_time
         self._on_stage = on_stage
+        self._prompts = prompts or Prompts()
         self.host: HostConnection | None = None
         """The connection; replaced after a loss."""
         self.bridged = False
@@ -60,7 +65,7 @@ class SshAgentRoute:
         """
         if self.host is None or not self.host.alive:
             await self.close()
-            self.host = await connect_ssh(self._spec, self._settings, self._on_stage)
+            self.host = await connect_ssh(self._spec, self._settings, self._on_stage, self._prompts)
         try:
             return await self._open(self.host)
         except LinkLost:

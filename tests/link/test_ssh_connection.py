@@ -63,13 +63,14 @@ async def test_a_configuration_cannot_turn_the_check_off(sshd: Sshd, tmp_path: P
     config.write_text(f"Host box\n HostName 127.0.0.1\n Port {sshd.port}\n StrictHostKeyChecking no\n")
     alias = HostSpec("box", "box", sshd.user.pw_name)
     settings = sshd.settings(config_files=(config,), known_hosts_files=None)
-    with config.open("a") as file:
-        file.write(" UserKnownHostsFile /dev/null\n")
-    with pytest.raises(StageError, match=r"E102 .* looked in /dev/null"):
-        await connect_ssh(alias, settings)
-    config.write_text(config.read_text().replace("/dev/null", "none"))
-    with pytest.raises(StageError, match="E104 the ssh configuration turns the check of host keys off"):
-        await connect_ssh(alias, settings)
+    before = config.read_text()
+    for nowhere in ("/dev/null", "none", "/dev/null none"):
+        config.write_text(before + f" UserKnownHostsFile {nowhere}\n")
+        with pytest.raises(StageError) as refused:
+            await connect_ssh(alias, settings)
+        assert "E104 the ssh configuration turns the check of host keys off" in refused.value.text
+        assert f"{config} line 5: UserKnownHostsFile {nowhere}" in refused.value.text
+        assert refused.value.final
 
 
 async def make_locked_key(path: Path) -> None:

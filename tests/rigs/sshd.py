@@ -24,6 +24,7 @@ USER = f"ddctest{os.environ.get('DDCONSOLE_TEST_USER', '')}{os.environ.get('PYTE
 """One to a worker, and to a checkout that names one: a test may change the account's login scripts."""
 PROGRAM = "/usr/sbin/sshd"
 _CONFIG = """
+{extra}
 Port {port}
 ListenAddress 127.0.0.1
 HostKey {folder}/host_key
@@ -71,6 +72,8 @@ class Sshd:
     folder: Path
     port: int
     forwarding: bool = True
+    extra: str = ""
+    """Lines of sshd_config that come first, so that they are the ones that count."""
     user: pwd.struct_passwd = field(default_factory=login_user)
     process: subprocess.Popen[bytes] | None = None
 
@@ -114,7 +117,8 @@ class Sshd:
         """Write its configuration; with PAM a login is a session of logind's."""
         config = self.folder / "sshd_config"
         forwarding, sessions = ("yes" if one else "no" for one in (self.forwarding, pam))
-        config.write_text(_CONFIG.format(port=self.port, folder=self.folder, forwarding=forwarding, pam=sessions))
+        given = {"port": self.port, "folder": self.folder, "forwarding": forwarding, "pam": sessions}
+        config.write_text(_CONFIG.format(**given, extra=self.extra))
         return config
 
     def start(self) -> None:
@@ -131,6 +135,14 @@ class Sshd:
                     return
             time.sleep(0.02)
         pytest.fail(f"sshd did not start: {(self.folder / 'sshd.log').read_text()[-800:]}")
+
+    def set_password(self, password: str) -> None:
+        """Give the account a password, where the tests run as root; `*` takes it away."""
+        if password == "*":
+            subprocess.run(["usermod", "-p", "*", self.user.pw_name], check=True)
+        else:
+            line = f"{self.user.pw_name}:{password}\n".encode()
+            subprocess.run(["chpasswd"], input=line, check=True)
 
     def stop(self) -> None:
         """End it and its sessions."""
@@ -167,7 +179,7 @@ class Sshd:
 
 
 @contextlib.contextmanager
-def prepared(*, forwarding: bool = True) -> Iterator[Sshd]:
+def prepared(*, forwarding: bool = True, extra: str = "") -> Iterator[Sshd]:
     """An sshd with keys, on a free port, not started yet; it ends with the context."""
     require_sshd()
     with socket.socket() as probe:
@@ -176,7 +188,7 @@ def prepared(*, forwarding: bool = True) -> Iterator[Sshd]:
     # Not below pytest's folder: sshd reads authorized_keys as the user, who may not enter there.
     with tempfile.TemporaryDirectory(prefix="ddconsole-sshd-") as folder:
         Path(folder).chmod(0o711)
-        sshd = Sshd(Path(folder), port, forwarding)
+        sshd = Sshd(Path(folder), port, forwarding, extra)
         sshd.make_keys()
         try:
             yield sshd
@@ -206,7 +218,10 @@ def _write_private(path: Path, data: bytes) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    return [child.pid for child in psutil.Process(pid).children()] if psutil.pid_exists(pid) else []
+    try:
+        return [child.pid for child in psutil.Process(pid).children()]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _command(pid: int) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 from ddconsole.core.duration import History
+from ddconsole.link.prompting import Prompts
 from screens.app import ConsoleApp
 from screens.session import Export, Preflight
 from screens.sweep import SweepScreen
@@ -20,9 +21,10 @@ async def opened(
     *,
     preflight: Preflight | None = None,
     export: Export | None = None,
+    prompts: Prompts | None = None,
 ) -> AsyncIterator[tuple[ConsoleApp, Pilot[int]]]:
     """The console over a feed, drawn."""
-    app = ConsoleApp(feed, preflight, export, History())
+    app = ConsoleApp(feed, preflight, export, History(), prompts)
     async with app.run_test(size=size, notifications=True) as pilot:
         await settled(pilot)
         yield app, pilot
