@@ -38,6 +38,8 @@ async def test_an_agent_is_brought_started_and_found_again(remote: Remote) -> No
     hello = await client.hello()
     assert remote.stages == [
         Stage.CONNECT,
+        Stage.HOST_KEY,
+        Stage.AUTH,
         Stage.PYTHON,
         Stage.HANDSHAKE,
         Stage.UPLOAD,
@@ -55,7 +57,7 @@ async def test_an_agent_is_brought_started_and_found_again(remote: Remote) -> No
     remote.stages.clear()
     again = remote.client()
     assert (await again.hello()).pid == hello.pid
-    assert remote.stages == [Stage.CONNECT, Stage.PYTHON, Stage.HANDSHAKE]
+    assert remote.stages == [Stage.CONNECT, Stage.HOST_KEY, Stage.AUTH, Stage.PYTHON, Stage.HANDSHAKE]
     assert len(await again.runs()) == 1
     await again.close()
 
