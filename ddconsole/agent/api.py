@@ -11,13 +11,15 @@ from typing import Any
 from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
-from ddconsole.agent.journal import JournalDamaged, JournalHeld
+from ddconsole.agent.journal import JournalDamaged, JournalHeld, JournalNewer
 from ddconsole.agent.preflight import preflight_findings
 from ddconsole.agent.run_store import BadSubmission, RunExists
 from ddconsole.agent.service import Busy, Service
 from ddconsole.core.host_state_json import host_state_to_json
+from ddconsole.core.journal_line import read_lines
 from ddconsole.core.submission_json import submission_from_json
 from ddconsole.core.wire import Command, LogPiece
+from ddconsole.runner.durable import in_words
 from ddconsole.runner.log_tail import LogTail
 from ddconsole.runner.run_directory import RunDirectory
 
@@ -81,11 +83,10 @@ async def _refusals(
     except Busy as busy:
         text = f"run {busy} is active on this host"
         return web.json_response({"error": text, "do": f"ddconsole attach {busy}, or stop it first"}, status=409)
-    except (JournalHeld, JournalDamaged) as problem:
+    except (JournalHeld, JournalDamaged, JournalNewer) as problem:
         return web.json_response({"error": str(problem), "do": "nothing was done"}, status=409)
     except OSError as problem:
-        text = f"{problem.strerror or problem} ({problem.filename or 'no file'})"
-        return web.json_response({"error": text, "do": "nothing was done"}, status=507)
+        return web.json_response({"error": in_words(problem), "do": "nothing was done"}, status=507)
 
 
 async def _hello(request: web.Request) -> web.Response:
@@ -183,8 +184,9 @@ async def _send_journal(service: Service, run: RunDirectory, after: int, respons
 
 def _lines_on_disk(run: RunDirectory, after: int) -> list[bytes]:
     data = run.journal.read_bytes()
-    whole, newline, _ = data.rpartition(b"\n")
-    return (whole + newline).splitlines(keepends=True)[after:]
+    _, damage = read_lines(data)
+    whole = data[: damage.offset] if damage is not None and damage.torn_tail else data
+    return whole.splitlines(keepends=True)[after:]
 
 
 async def _live(request: web.Request) -> web.StreamResponse:

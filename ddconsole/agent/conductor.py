@@ -1,6 +1,7 @@
 """The conductor of one run: it looks at the journal's state and at the runner, and does the next thing."""
 
 import asyncio
+import contextlib
 import logging
 import shutil
 from collections.abc import Awaitable, Callable
@@ -25,7 +26,7 @@ from ddconsole.core.events import (
 from ddconsole.core.run_state import LaunchRow, RunState
 from ddconsole.core.schedule import NextLaunch, control_for, next_launch, pause_reason
 from ddconsole.engines.engine import Engine
-from ddconsole.runner.durable import write_json
+from ddconsole.runner.durable import in_words, write_json
 from ddconsole.runner.identity import members_by_folder
 from ddconsole.runner.run_directory import RunDirectory
 
@@ -72,7 +73,9 @@ class Conductor:
         self._events_of = 0
         self._control: Control | None = None
         self._control_at = 0.0
-        self._held_for = ""
+        self._pause_owed = False
+        self.trouble = ""
+        """What keeps the sweep from going on, while that cannot stand in the journal."""
 
     def wake(self) -> None:
         """Look at once: a command was taken."""
@@ -85,12 +88,14 @@ class Conductor:
         return state.phase is not st.RunPhase.ENDED or state.live_launch() is not None
 
     async def conduct(self) -> None:
-        """Look and act, for ever; a full disk or a defect of ours pauses the sweep and ends nothing."""
+        """Look and act, for ever; storage that fails or a defect of ours pauses the sweep and ends nothing."""
         while True:
             try:
-                await self._tick()
+                if self._may_go_on():
+                    await self._tick()
+                    self.trouble = ""
             except OSError as problem:
-                self._hold(f"cannot write: {problem.strerror or problem} ({problem.filename or self.run.path})")
+                self._hold(f"cannot write {in_words(problem)}")
             except Exception as problem:  # a sweep that nobody conducts any more must say so
                 logger.exception("conducting %s", self.run.path.name)
                 self._hold(f"a defect of ddconsole: {type(problem).__name__}: {problem}")
@@ -100,18 +105,49 @@ class Conductor:
                 continue
             self._wake.clear()
 
+    def _may_go_on(self) -> bool:
+        """Nothing is done before a pause that is owed stands in the journal, or while the journal takes nothing."""
+        if self.journal.failed is not None:
+            self._hold("")
+            return False
+        if self._pause_owed:
+            self._pause()
+        return not self._pause_owed
+
     def _hold(self, because: str) -> None:
-        """Pause and say why, once for each reason; a full disk gets the reserve to take the words."""
-        if self._held_for == because:
-            return
-        self._held_for = because
-        logger.error("%s", because)
-        self.journal.give_up_ballast()
-        if self.journal.state.phase is st.RunPhase.RUNNING:
-            try:
-                self.journal.append([RunPaused(_BY, f"{because}; put it right, then resume")])
-            except OSError:
-                self._held_for = ""
+        """Pause and say why. Where the journal cannot take it, `trouble` says it until it can."""
+        failed = self.journal.failed
+        if failed is not None:
+            because = (
+                f"STORAGE FAILED: a sync of {in_words(failed)}; nothing more is written to it and nothing goes on. "
+                "Put the storage right, then resume: all that was acknowledged is written into a new file"
+            )
+        if because != self.trouble:
+            logger.error("%s", because)
+            self.trouble = because
+        if failed is None and self.journal.state.phase is st.RunPhase.RUNNING:
+            self.journal.give_up_ballast()
+            self._pause()
+
+    def _pause(self) -> None:
+        self._pause_owed = True
+        with contextlib.suppress(OSError):
+            self.settle_pause()
+
+    def settle_pause(self) -> None:
+        """Put a pause that is owed into the journal, and that into a new file where a sync of it has failed.
+
+        Called when the operator says to go on: that is what the journal must know before it.
+
+        Raises:
+            OSError: the storage still fails.
+        """
+        if self.journal.failed is not None:
+            self.journal.write_anew()
+            self._pause_owed = True
+        if self._pause_owed and self.journal.state.phase is st.RunPhase.RUNNING:
+            self.journal.append([RunPaused(_BY, f"{self.trouble}; put it right, then resume")])
+        self._pause_owed = False
 
     async def _tick(self) -> None:
         if self.journal.state.booted:
@@ -189,6 +225,8 @@ class Conductor:
                 f"only {free // 1024} KiB are free where results are written ({self.run.path}); free space, then resume"
             )
             self.journal.give_up_ballast()
+        else:
+            self.journal.keep_ballast()
         if because:
             self.journal.append([RunPaused(_BY, because)])
 

@@ -68,7 +68,11 @@ class RunStore:
         try:
             run.path.mkdir()
         except FileExistsError as problem:
-            raise RunExists(submission.run) from problem
+            if run.journal.exists() or not run.path.is_dir():
+                raise RunExists(submission.run) from problem
+            # An agent died while it made this folder: without a journal nobody was ever told of the run.
+            shutil.rmtree(run.path)
+            run.path.mkdir()
         try:
             (run.path / "cells").mkdir()
             (run.path / "launches").mkdir()

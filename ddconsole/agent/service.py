@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ddconsole import __version__
 from ddconsole.agent.conductor import Conductor
-from ddconsole.agent.journal import Journal, JournalDamaged, JournalHeld
+from ddconsole.agent.journal import Journal, JournalDamaged, JournalHeld, JournalNewer
 from ddconsole.agent.launch_orders import LaunchOrders
 from ddconsole.agent.launcher import Launcher, ProcessLauncher
 from ddconsole.agent.notify import keep_notifying
@@ -40,6 +40,7 @@ from ddconsole.core.wire import (
 )
 from ddconsole.engines.register import engine as engine_of
 from ddconsole.runner.boot import current_boot
+from ddconsole.runner.durable import sweep_ruins
 from ddconsole.runner.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
@@ -74,17 +75,17 @@ class Service:
     async def start(self) -> None:
         """Take over the run that was active when the last agent ended, if any."""
         for run in self.store.directories():
-            state = read_state(run)
-            if state.phase is st.RunPhase.ENDED and state.live_launch() is None:
-                continue
             try:
+                state = read_state(run)
+                if state.phase is st.RunPhase.ENDED and state.live_launch() is None:
+                    continue
                 submission = read_submission(run)
                 if self._is_of_another_clock(submission):
                     continue
                 self._conduct(run, submission)
             except JournalHeld:
                 continue
-            except (JournalDamaged, OSError, ValueError, KeyError) as problem:
+            except (JournalDamaged, JournalNewer, OSError, ValueError, KeyError) as problem:
                 self.problems.append(f"{run.path.name} cannot be taken over: {problem}")
                 logger.exception("%s", self.problems[-1])
                 continue
@@ -125,6 +126,7 @@ class Service:
     def _conduct(self, run: RunDirectory, submission: Submission) -> Conductor:
         engine = engine_of(str(submission.engine["kind"]))
         journal = Journal.open(run.journal, self.clock, boot=self._boot, pid=os.getpid(), version=__version__)
+        sweep_ruins(run.folders())
         if not journal.state.created:
             journal.append(first_events(submission))
         if self._conducting is not None:
@@ -155,7 +157,7 @@ class Service:
     async def _watch(self, conductor: Conductor) -> None:
         """Conduct, and keep the status file that `ddconsole status --short` reads."""
         status = StatusFile(conductor.run, self.clock)
-        keeping = asyncio.create_task(status.keep(conductor.journal, self.telemetry))
+        keeping = asyncio.create_task(status.keep(conductor.journal, self.telemetry, lambda: conductor.trouble))
         notify = read_submission(conductor.run).notify
         telling = asyncio.create_task(keep_notifying(conductor.journal, conductor.run.path.name, notify))
         try:
@@ -180,8 +182,14 @@ class Service:
             simulated=isinstance(self.clock, ScaledClock),
             now=self.clock.now(),
             clock_scale=self.clock.scale if isinstance(self.clock, ScaledClock) else 1.0,
-            problems=tuple(self.problems),
+            problems=self._known_problems(),
         )
+
+    def _known_problems(self) -> tuple[str, ...]:
+        conductor = self._conductor
+        if conductor is None or not conductor.trouble:
+            return tuple(self.problems)
+        return (*self.problems, f"{conductor.run.path.name}: {conductor.trouble}")
 
     def runs(self) -> Sequence[RunSummary]:
         """All runs, newest first."""
@@ -233,6 +241,8 @@ class Service:
                 raise Busy(self.active_run)
             conductor = self._conduct(run, read_submission(run))
             journal = conductor.journal
+        if command.name == st.RunCommand.RESUME:
+            conductor.settle_pause()
         decision = decide(journal.state, command)
         journal.append(decision.events)
         conductor.wake()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 from ddconsole.agent.journal import Journal
@@ -12,6 +13,7 @@ from ddconsole.core.clock import Clock
 from ddconsole.core.duration import remaining_of_run
 from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import cell_label
+from ddconsole.runner.durable import write_whole
 from ddconsole.runner.run_directory import RunDirectory
 
 _INTERVAL = 2.0
@@ -25,13 +27,14 @@ class StatusFile:
         self._run = run
         self._clock = clock
 
-    async def keep(self, journal: Journal, telemetry: Telemetry) -> None:
+    async def keep(self, journal: Journal, telemetry: Telemetry, trouble: Callable[[], str]) -> None:
         """Write it whenever something changed, and every few seconds while the run is active."""
         written: dict[str, Any] = {}
         while True:
             content = status_of(journal.state, self._run.path.name)
             rate = telemetry.progress.output_rate if telemetry.progress else None
             content["output_rate"] = rate
+            content["trouble"] = trouble()
             if content != written or journal.state.phase is not st.RunPhase.ENDED:
                 self._write({**content, "at": self._clock.now()})
                 written = content
@@ -39,11 +42,8 @@ class StatusFile:
             await asyncio.sleep(0.2)
 
     def _write(self, content: dict[str, Any]) -> None:
-        path = self._run.status
-        temporary = path.with_suffix(".part")
         with contextlib.suppress(OSError):
-            temporary.write_text(json.dumps(content))
-            temporary.rename(path)
+            write_whole(self._run.status, json.dumps(content).encode(), durable=False)
 
 
 def status_of(state: RunState, run: str) -> dict[str, Any]:

@@ -20,9 +20,10 @@ from ddconsole.core.journal_line import DamagedLine, decode_line
 from ddconsole.core.run_state import LaunchRow
 from ddconsole.core.visible_text import visible_line
 from ddconsole.engines.engine import Engine
+from ddconsole.runner.durable import sweep_ruins
 from ddconsole.runner.identity import ProcessIdentity, members_by_folder
 from ddconsole.runner.log_tail import last_lines
-from ddconsole.runner.run_directory import LaunchDirectory, RunDirectory
+from ddconsole.runner.run_directory import LAST_WORDS, LaunchDirectory, RunDirectory
 from ddconsole.runner.server_process import stop_members
 
 
@@ -72,6 +73,7 @@ async def bury(journal: Journal, run: RunDirectory, launch: LaunchRow, engine: E
     """
     folder = run.launch(launch.number)
     left = await clean(folder, engine, clock)
+    sweep_ruins(run.folders())
     events: list[Event] = []
     row = journal.state.running_cell()
     if row is not None and isinstance(row.state, st.Running) and row.state.launch == launch.number:
@@ -80,8 +82,12 @@ async def bury(journal: Journal, run: RunDirectory, launch: LaunchRow, engine: E
             or AttemptInterrupted(row.cell.id, row.state.attempt, launch.number, why)
         )
     evidence = tuple(visible_line(line, 300) for line in last_lines(folder.runner_log, 6))
-    failed = LaunchFailed(launch.number, "RUNNER-DIED", why, evidence, do="goes on by itself", retry=st.Retry.AS_IS)
-    events.append(failed)
+    told = next((line.partition(LAST_WORDS)[2].strip() for line in evidence if f" {LAST_WORDS} " in line), "")
+    cause = st.Cause("RUNNER-DIED", why, evidence, "goes on by itself", st.Retry.AS_IS)
+    if told:
+        text, remedy = f"the runner could not go on: {told}", "put it right, then resume"
+        cause = st.Cause(st.STORAGE, text, evidence, remedy, st.Retry.AS_IS)
+    events.append(LaunchFailed(launch.number, cause.id, cause.text, cause.evidence, cause.do, cause.retry))
     if left:
         events.append(LaunchDirty(launch.number, left))
     journal.append(events)

@@ -13,6 +13,7 @@ from ddconsole.core.host_state_json import host_state_to_json
 from ddconsole.core.records import CellProgress
 from ddconsole.core.wire import DecodeFigures
 from ddconsole.probe.monitor import HostMonitor
+from ddconsole.runner.durable import append_line
 from ddconsole.runner.run_directory import LaunchDirectory, RunDirectory
 
 _HOST_INTERVAL = 2.0
@@ -89,9 +90,9 @@ class Telemetry:
         self._kept_pairs = True
         path = self._run.path / "telemetry.jsonl"
         # Telemetry is the first thing that a full disk goes without.
-        with contextlib.suppress(OSError), path.open("ab") as file:
-            if file.tell() < _LARGEST_FILE:
-                file.write(json.dumps(host_state_to_json(state), separators=(",", ":")).encode() + b"\n")
+        with contextlib.suppress(OSError):
+            line = json.dumps(host_state_to_json(state), separators=(",", ":")).encode() + b"\n"
+            append_line(path, line, largest=_LARGEST_FILE)
 
     def look(self, launch: LaunchDirectory | None) -> None:
         """Read the live file of a launch, if it was replaced since the last look."""

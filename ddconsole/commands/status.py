@@ -62,6 +62,8 @@ def short_line(content: dict[str, Any], age: float) -> str:
         parts.append("SIMULATED")
     if content.get("debts"):
         parts.append(f"debt: {', '.join(content['debts'])}")
+    if content.get("trouble"):
+        parts.append(f"! {content['trouble']}")
     if age > _OLD and content["phase"] != "ended":
         parts.append(f"(known {_duration(age)} ago)")
     return " ".join(parts)

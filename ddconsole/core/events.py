@@ -60,6 +60,8 @@ class EpochBegan:
     version: str
     since: float = 0.0
     """Wall time of the boot that voided what was known; 0 where there was none."""
+    format: int = 1
+    """Of the journal. A version that knows only lower ones does not write to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,6 +415,8 @@ class Entry:
     event: Event | None
     """None when this version does not know the event's type: it changes nothing and is counted."""
     origin: Origin | None = None
+    more: int = 0
+    """Lines that were written together with this one and stand behind it: all of them count, or none."""
 
 
 def event_to_json(event: Event) -> dict[str, Any]:

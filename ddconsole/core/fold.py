@@ -379,7 +379,7 @@ def _host_rechecked(state: RunState, event: ev.HostRechecked, at: float) -> RunS
 
 def _run_resumed(state: RunState, event: ev.RunResumed, at: float) -> RunState:
     running = _run_phase(state, st.RunPhase.RUNNING)
-    return replace(running, outcome="", resumed_at_launch=max(state.launches, default=0))
+    return replace(running, outcome="", resumed_at_launch=max(state.launches, default=0), resumed_at=at)
 
 
 def _run_draining(state: RunState, event: ev.RunDraining, at: float) -> RunState:

@@ -29,7 +29,9 @@ class Damage:
     offset: int
     """Bytes before the line."""
     torn_tail: bool
-    """It is the last line and can be cut off: it was never acknowledged. Otherwise the file must be set aside."""
+    """It is the end and can be cut off: it was never acknowledged. Otherwise the file must be set aside."""
+    end: int = 0
+    """Bytes up to the end of the damaged line."""
 
 
 def encode_line(entry: Entry) -> bytes:
@@ -43,6 +45,8 @@ def encode_line(entry: Entry) -> bytes:
     body: dict[str, object] = {"epoch": entry.epoch, "seq": entry.seq, "at": entry.at}
     if entry.origin is not None:
         body["from"] = [entry.origin.launch, entry.origin.n]
+    if entry.more:
+        body["more"] = entry.more
     body["event"] = event_to_json(entry.event)
     rest = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))[1:].encode()
     return f'{_PREFIX}{zlib.crc32(rest):08x}",'.encode() + rest + b"\n"
@@ -66,22 +70,43 @@ def decode_line(line: bytes) -> Entry:
         at=data["at"],
         event=event_from_json(data["event"]),
         origin=Origin(origin[0], origin[1]) if origin else None,
+        more=data.get("more", 0),
     )
 
 
 def read_lines(data: bytes) -> tuple[Sequence[Entry], Damage | None]:
-    """The entries of a whole file up to the first line that cannot be read, and where that is."""
+    """The entries of a whole file up to the first line that cannot be read, and where that is.
+
+    Lines that were written together count together: where the last ones are missing, the first ones are torn too.
+    """
     entries: list[Entry] = []
+    offsets: list[int] = []
     offset = 0
     lines = data.split(b"\n")
     unfinished = lines.pop()
+    damage: Damage | None = None
     for number, line in enumerate(lines, start=1):
         try:
             entries.append(decode_line(line))
         except (DamagedLine, ValueError, KeyError, TypeError):
             last = number == len(lines) and not unfinished
-            return entries, Damage(number, offset, torn_tail=last)
+            damage = Damage(number, offset, torn_tail=last, end=offset + len(line) + 1)
+            break
+        offsets.append(offset)
         offset += len(line) + 1
-    if unfinished:
-        return entries, Damage(len(lines) + 1, offset, torn_tail=True)
-    return entries, None
+    if damage is None and unfinished:
+        damage = Damage(len(lines) + 1, offset, torn_tail=True, end=len(data))
+    if damage is not None and not damage.torn_tail:
+        return entries, damage
+    whole = _whole_groups(entries)
+    if whole < len(entries):
+        damage = Damage(whole + 1, offsets[whole], torn_tail=True, end=len(data))
+    return entries[:whole], damage
+
+
+def _whole_groups(entries: Sequence[Entry]) -> int:
+    """How many entries there are up to the last one with nothing missing behind it."""
+    number = len(entries)
+    while number and entries[number - 1].more:
+        number -= 1
+    return number

@@ -112,6 +112,8 @@ class RunState:
     seq: int = 0
     resumed_at_launch: int = 0
     """Launches up to this one were known when the operator last said to go on."""
+    resumed_at: float = 0.0
+    """Wall time at which the operator last said to go on."""
     boot: str = ""
     booted: float = 0.0
     """Wall time of a boot after which nothing has been checked yet; 0 when nothing is to be checked."""

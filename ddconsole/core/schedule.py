@@ -60,10 +60,14 @@ def control_for(state: RunState, launch: LaunchRow, generation: int, lease: int)
 
 
 def pause_reason(state: RunState) -> str | None:
-    """Why the sweep should pause by itself: the same cause ended launches of two deployments, one after the other.
+    """Why the sweep should pause by itself.
 
-    Launches that were known when the operator said to go on do not count again.
+    Something could not be written down, or the same cause ended launches of two deployments, one after the other.
+    What was known when the operator said to go on does not count again.
     """
+    unwritten = _storage_cause(state)
+    if unwritten is not None:
+        return unwritten.text
     recent = [launch for launch in reversed(tuple(state.launches.values())) if launch.cause is not None]
     if not recent or recent[0].number != max(state.launches) or recent[0].number <= state.resumed_at_launch:
         return None
@@ -75,6 +79,20 @@ def pause_reason(state: RunState) -> str | None:
         if launch.deployment != last.deployment:
             labels = f"{state.deployments[launch.deployment].label} and {state.deployments[last.deployment].label}"
             return f"{last.cause.text}: it ended {labels}, one after the other"
+    return None
+
+
+def _storage_cause(state: RunState) -> st.Cause | None:
+    """Why the newest thing could not be written that failed since the operator said to go on."""
+    for row in state.cells.values():
+        attempt = row.latest()
+        if attempt is None or attempt.cause is None or attempt.cause.id != st.STORAGE:
+            continue
+        if (attempt.ended or 0.0) > state.resumed_at:
+            return attempt.cause
+    last = state.launches.get(max(state.launches, default=0))
+    if last is not None and last.number > state.resumed_at_launch and last.cause and last.cause.id == st.STORAGE:
+        return last.cause
     return None
 
 

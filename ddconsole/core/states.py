@@ -35,6 +35,10 @@ HOST_STARTED_ANEW = "HOST-STARTED-ANEW"
 """Cause of a launch that ended with the machine it ran on: no fault of the deployment's, and not counted as one."""
 
 
+STORAGE = "DISK"
+"""Cause of an attempt or a launch that could not write down what it found: nothing goes on before that is mended."""
+
+
 # --- cells -----------------------------------------------------------------------------------------------------
 
 

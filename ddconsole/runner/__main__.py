@@ -9,9 +9,10 @@ from pathlib import Path
 
 from ddconsole.core.clock import clock_from_environment
 from ddconsole.load.prompts import WorkloadTexts
+from ddconsole.runner.durable import in_words
 from ddconsole.runner.life import LaunchLife
 from ddconsole.runner.order import read_order
-from ddconsole.runner.run_directory import RunDirectory
+from ddconsole.runner.run_directory import LAST_WORDS, RunDirectory
 from ddconsole.runner.server_process import become_subreaper
 
 
@@ -28,7 +29,12 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     directory, launch = sys.argv[1:3]
     os.chdir(directory)
-    asyncio.run(_live(Path(directory), int(launch)))
+    try:
+        asyncio.run(_live(Path(directory), int(launch)))
+    except OSError as problem:
+        # The server is stopped by now. The agent reads this line: it cannot be told in the event file.
+        logging.getLogger(__name__).critical("%s %s", LAST_WORDS, in_words(problem))
+        sys.exit(os.EX_IOERR)
 
 
 if __name__ == "__main__":

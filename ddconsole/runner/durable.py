@@ -1,32 +1,74 @@
 """Files that survive a kill and a power cut: written whole, or appended and synced."""
 
 import contextlib
+import errno
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ddconsole.runner.disk import PLACE
 
-def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
+
+class StorageFailed(OSError):
+    """A file cannot be trusted any more: its sync failed, or the ruins of a write could not be cut off.
+
+    Its pages may be gone though they can still be read (fsyncgate): the sync is not tried again, and nothing more is
+    written to the file.
+    """
+
+
+def in_words(problem: OSError) -> str:
+    """`/runs/r/journal.jsonl: No space left on device (ENOSPC)`: what an operator needs to know of it."""
+    name = errno.errorcode.get(problem.errno or 0, f"errno {problem.errno}")
+    return f"{problem.filename or 'a file'}: {problem.strerror or problem} ({name})"
+
+
+def write_whole(path: Path, data: bytes, mode: int = 0o644, *, durable: bool = True) -> None:
     """Replace `path` by `data`: temp file, fsync, rename, fsync of the folder. The old content stays on any failure.
 
+    Args:
+        path: what to replace.
+        data: its new content.
+        mode: permissions of a new file, before the umask.
+        durable: False for what may be lost with the power: then nothing is synced.
+
     Raises:
-        OSError: the disk is full, read-only or broken; nothing was replaced and no temp file is left.
+        OSError: the disk is full, read-only or broken; nothing was replaced and no temp file is left. Where the sync
+            of the folder fails, `path` is new, but may be the old one again after a power cut.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
-        try:
-            write_all(descriptor, data)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        temporary.rename(path)
-    except OSError:
+        _write_new(temporary, data, mode, durable=durable)
+        PLACE.disk.rename(temporary, path)
+    except OSError as problem:
+        problem.filename = str(path)
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-    sync_folder(path.parent)
+    if durable:
+        sync_folder(path.parent)
+
+
+def _write_new(path: Path, data: bytes, mode: int, *, durable: bool) -> None:
+    descriptor = PLACE.disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    try:
+        _write_all(descriptor, data, path)
+        if durable:
+            PLACE.disk.sync(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def sweep_ruins(folders: Iterable[Path]) -> None:
+    """Remove temp files of `write_whole` whose process is gone: a kill left them, and nobody knows of them."""
+    for folder in folders:
+        for path in folder.glob(".*.part"):
+            pid = path.name.split(".")[-2]
+            if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -34,18 +76,42 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1).encode() + b"\n")
 
 
-def write_all(descriptor: int, data: bytes) -> None:
+def _write_all(descriptor: int, data: bytes, path: Path) -> None:
     """Write all of `data`: a short write is not an error of the system's, but it is one of ours."""
     view = memoryview(data)
     while view:
-        view = view[os.write(descriptor, view) :]
+        written = PLACE.disk.write(descriptor, view, path)
+        if written == 0:
+            raise OSError(errno.EIO, "nothing was written", str(path))
+        view = view[written:]
 
 
 def sync_folder(folder: Path) -> None:
     """Make a rename or a new file in `folder` durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        PLACE.disk.sync(descriptor, folder)
+    finally:
+        os.close(descriptor)
+
+
+def append_line(path: Path, line: bytes, *, largest: int) -> None:
+    """Append a line that may be lost with the power, or nothing; a line that a kill tore before is ended first.
+
+    Raises:
+        OSError: the disk is full or broken; the file is as it was, if it could be cut back.
+    """
+    descriptor = PLACE.disk.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size >= largest:
+            return
+        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        try:
+            _write_all(descriptor, b"\n" + line if torn else line, path)
+        except OSError:
+            PLACE.disk.cut(descriptor, size, path)
+            raise
     finally:
         os.close(descriptor)
 
@@ -58,26 +124,61 @@ class AppendFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        sync_folder(path.parent)
+        self.failed: StorageFailed | None = None
+        """Why nothing more is written to it, once a sync has failed."""
+        self._descriptor = PLACE.disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            sync_folder(path.parent)
+        except OSError:
+            os.close(self._descriptor)
+            raise
 
     def append(self, data: bytes) -> None:
         """Append `data`, or nothing.
 
         Raises:
+            StorageFailed: the file takes nothing more.
             OSError: the disk is full or broken; the file is as it was.
         """
+        self._refuse_if_failed()
         size = os.fstat(self._descriptor).st_size
         try:
-            write_all(self._descriptor, data)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._descriptor, size)
+            _write_all(self._descriptor, data, self.path)
+        except OSError as problem:
+            self.cut_back(size, problem)
             raise
 
+    def cut_back(self, size: int, because: OSError) -> None:
+        """Take away what stands behind `size` bytes; where that fails too, the file takes nothing more."""
+        try:
+            PLACE.disk.cut(self._descriptor, size, self.path)
+        except OSError:
+            self._fail(because)
+
     def sync(self) -> None:
-        """Make what was appended durable. A failed sync is final: the pages may be gone (fsyncgate)."""
-        os.fsync(self._descriptor)
+        """Make what was appended durable.
+
+        Raises:
+            StorageFailed: it may or may not be on disk. That is final for this file.
+        """
+        self._refuse_if_failed()
+        try:
+            PLACE.disk.sync(self._descriptor, self.path)
+        except OSError as problem:
+            raise self._fail(problem) from problem
+
+    def _refuse_if_failed(self) -> None:
+        if self.failed is not None:
+            raise StorageFailed(self.failed.errno, self.failed.strerror, self.failed.filename)
+
+    def _fail(self, because: OSError) -> StorageFailed:
+        self.failed = StorageFailed(because.errno, because.strerror, str(self.path))
+        return self.failed
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file now."""
+        return os.fstat(self._descriptor).st_size
 
     def close(self) -> None:
         """Close the file."""

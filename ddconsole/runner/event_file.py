@@ -20,7 +20,8 @@ class EventFile:
         """Append one event.
 
         Raises:
-            OSError: it is not on disk.
+            StorageFailed: the event stands in the file, but may not last; nothing more goes into it.
+            OSError: the event is not in the file.
         """
         line = encode_line(Entry(epoch=0, seq=self._n + 1, at=self._clock.now(), event=event))
         self._file.append(line)

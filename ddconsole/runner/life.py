@@ -25,11 +25,12 @@ from ddconsole.core.events import (
     LaunchStarting,
     LaunchStopping,
 )
-from ddconsole.core.states import Cause
+from ddconsole.core.states import STORAGE, Cause, Retry
 from ddconsole.engines.engine import Engine, EngineArgumentError, Readiness, ServerStart
 from ddconsole.engines.register import engine as engine_of
 from ddconsole.load.prompts import WorkloadTexts
 from ddconsole.runner.binding import binding_of
+from ddconsole.runner.durable import StorageFailed, in_words
 from ddconsole.runner.event_file import EventFile
 from ddconsole.runner.gpu_lease import GpuLease
 from ddconsole.runner.gpu_memory import GpuMemory
@@ -340,7 +341,8 @@ class LaunchLife:
             try:
                 self._events.write(event)
             except OSError as problem:
-                if problem.errno not in (errno.ENOSPC, errno.EDQUOT) or self._told_to_end:
+                final = isinstance(problem, StorageFailed) or self._told_to_end
+                if final or problem.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
                 logger.warning("no space for an event, trying again: %s", problem)
                 await asyncio.sleep(_DISK_RETRY)
@@ -350,9 +352,10 @@ class LaunchLife:
 
 def _not_written(problem: OSError) -> Outcome:
     cause = Cause(
-        "DISK",
-        f"the result could not be written: {problem.strerror} ({problem.filename})",
-        do="free space, then retry the cell",
+        STORAGE,
+        f"the result could not be written: {in_words(problem)}",
+        do="put it right, then resume: the cell is measured again",
+        retry=Retry.AS_IS,
     )
     return Outcome("failed", {}, cause=cause)
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from ddconsole.core.clock import Clock
 from ddconsole.core.records import CellProgress
 from ddconsole.core.wire import DecodeFigures
+from ddconsole.runner.durable import write_whole
 
 _INTERVAL = 0.25
 """Real seconds between two replacements at least."""
@@ -39,8 +39,6 @@ class LiveFile:
         if not at_once and self._clock.real_seconds(now - self._written) < _INTERVAL and self._written:
             return
         self._written = now
-        temporary = self._path.with_suffix(".part")
         # Not worth stopping a measurement for: a full disk shows itself where results are written.
         with contextlib.suppress(OSError):
-            temporary.write_text(json.dumps(self._content))
-            os.replace(temporary, self._path)  # noqa: PTH105  # one call, many times a second
+            write_whole(self._path, json.dumps(self._content).encode(), durable=False)

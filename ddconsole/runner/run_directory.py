@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+LAST_WORDS = "cannot go on:"
+"""What the last line of a runner's log begins with, behind time and level, when its storage failed it."""
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchDirectory:
@@ -91,6 +94,10 @@ class RunDirectory:
     def status(self) -> Path:
         """The summary that `ddconsole status --short` shows."""
         return self.path / "status.json"
+
+    def folders(self) -> list[Path]:
+        """The folders in which ddconsole writes, this one included."""
+        return [self.path, *self.path.glob("cells/*/"), *self.path.glob("launches/*/")]
 
     def attempt(self, cell: str, attempt: int) -> Path:
         """The file of one attempt."""
