@@ -183,6 +183,8 @@ def _alert(state: RunState, link: LinkState, host: str) -> tuple[str, str, Role]
     if link.phase in {LinkPhase.DOWN, LinkPhase.RECONNECTING}:
         detail = link.detail or f"no answer from {host}"
         return f"{detail}. Values are old; the sweep goes on.", "ctrl+r try now", Role.BAD
+    if link.phase is LinkPhase.OFFLINE and state.phase is not st.RunPhase.ENDED:
+        return link.detail, "", Role.WARN
     if link.phase is LinkPhase.CONNECTING:
         return f"connecting to {host}: {link.detail}", "", Role.WARN
     dirty = next((one for one in state.launches.values() if isinstance(one.state, st.Dirty)), None)

@@ -1,9 +1,8 @@
 """The agent over HTTP on a unix socket: thin handlers around `Service`; see `ddconsole.core.wire` for the paths."""
 
 import asyncio
-import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,14 @@ from typing import Any
 from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
+from ddconsole.agent.file_pieces import FileHashes, files_of, piece_of
 from ddconsole.agent.journal import JournalDamaged, JournalHeld, JournalNewer
+from ddconsole.agent.packed_stream import PackedStream, open_stream
 from ddconsole.agent.preflight import preflight_findings
 from ddconsole.agent.run_store import BadSubmission, RunExists
 from ddconsole.agent.service import Busy, Service
 from ddconsole.core.host_state_json import host_state_to_json
-from ddconsole.core.journal_line import read_lines
+from ddconsole.core.journal_line import checksum_of, read_lines
 from ddconsole.core.submission_json import submission_from_json
 from ddconsole.core.wire import Command, LogPiece
 from ddconsole.runner.durable import in_words
@@ -24,13 +25,13 @@ from ddconsole.runner.log_tail import LogTail
 from ddconsole.runner.run_directory import RunDirectory
 
 SERVICE: web.AppKey[Service] = web.AppKey("service", Service)
+HASHES: web.AppKey[FileHashes] = web.AppKey("hashes", FileHashes)
 _LARGEST_BODY = 32 * 1024 * 1024
 _BEAT = 5.0
 """Real seconds between two heartbeats of a stream."""
 _LIVE_INTERVAL = 0.25
 _LOG_LINES = 500
 """Lines of a log sent at most at a time; what is left out is counted."""
-_FILE_LIMIT = 4 * 1024 * 1024
 
 _COMMAND = TypeAdapter(Command)
 
@@ -49,6 +50,7 @@ def application(service: Service) -> web.Application:
     """The agent's web application."""
     app = web.Application(client_max_size=_LARGEST_BODY, middlewares=[_refusals])
     app[SERVICE] = service
+    app[HASHES] = FileHashes()
     app.add_routes(
         [
             web.get("/v1/hello", _hello),
@@ -60,6 +62,7 @@ def application(service: Service) -> web.Application:
             web.get("/v1/runs/{run}/log/{launch}", _log),
             web.get("/v1/runs/{run}/file", _file),
             web.get("/v1/runs/{run}/files", _files),
+            web.get("/v1/runs/{run}/piece", _piece),
             web.post("/v1/runs/{run}/commands", _command),
             web.post("/v1/preflight", _preflight),
             web.post("/v1/quit", _quit),
@@ -149,29 +152,36 @@ async def _command(request: web.Request) -> web.Response:
     return web.json_response(asdict(request.app[SERVICE].command(_run_of(request), command)))
 
 
-async def _stream(request: web.Request) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})
-    await response.prepare(request)
-    return response
-
-
 async def _journal(request: web.Request) -> web.StreamResponse:
-    """Lines as they are on disk, gap-free; a run that is not conducted is sent whole and then only beats."""
+    """A beat, then lines as they are on disk, gap-free; a run that nobody conducts is sent whole, then only beats."""
     service = request.app[SERVICE]
     run = _run_of(request)
     after = _number(request.query.get("after"), "after", 0)
-    response = await _stream(request)
+    checksum = request.query.get("crc", "")
+    if checksum and checksum != _checksum_at(service, run, after):
+        raise Refusal(409, f"E303 entry {after} of {run.path.name} is another one on this host", "it is another run")
+    response, stream = await open_stream(request)
     with service.console():
-        await _send_journal(service, run, after, response)
+        await _send_journal(service, run, after, stream)
     return response
 
 
-async def _send_journal(service: Service, run: RunDirectory, after: int, response: web.StreamResponse) -> None:
+def _checksum_at(service: Service, run: RunDirectory, seq: int) -> str:
+    journal = service.journal(run.path.name)
+    lines = journal.after(seq - 1) if journal is not None else _lines_on_disk(run, seq - 1)
+    return checksum_of(lines[0]) if lines and seq else ""
+
+
+async def _send_journal(service: Service, run: RunDirectory, after: int, stream: PackedStream) -> None:
+    first = True
     while True:
         journal = service.journal(run.path.name)
         lines = journal.after(after) if journal is not None else _lines_on_disk(run, after)
+        if first:
+            await stream.write(_beat(service, after + len(lines)))
+            first = False
         if lines:
-            await response.write(b"".join(lines))
+            await stream.write(b"".join(lines))
             after += len(lines)
         if journal is None:
             changed = False
@@ -179,7 +189,11 @@ async def _send_journal(service: Service, run: RunDirectory, after: int, respons
         else:
             changed = await journal.changed(_BEAT)
         if not changed:
-            await response.write(json.dumps({"beat": service.clock.now()}).encode() + b"\n")
+            await stream.write(_beat(service, after))
+
+
+def _beat(service: Service, seq: int) -> bytes:
+    return json.dumps({"beat": service.clock.now(), "seq": seq}).encode() + b"\n"
 
 
 def _lines_on_disk(run: RunDirectory, after: int) -> list[bytes]:
@@ -195,15 +209,15 @@ async def _live(request: web.Request) -> web.StreamResponse:
     run = _run_of(request)
     launch = _number(request.query.get("launch"), "launch", 0)
     tail = _tail(run, launch, request.query.get("from")) if launch else None
-    response = await _stream(request)
+    response, stream = await open_stream(request)
     service.telemetry.watch()
     with service.console():
-        await _send_live(service, run, launch, tail, response)
+        await _send_live(service, run, launch, tail, stream)
     return response
 
 
 async def _send_live(
-    service: Service, run: RunDirectory, launch: int, tail: LogTail | None, response: web.StreamResponse
+    service: Service, run: RunDirectory, launch: int, tail: LogTail | None, stream: PackedStream
 ) -> None:
     sent: dict[str, Any] = {}
     while True:
@@ -224,7 +238,7 @@ async def _send_live(
         if tail is not None:
             out += _log_items(tail, launch)
         if out:
-            await response.write(b"".join(json.dumps(one).encode() + b"\n" for one in out))
+            await stream.write(b"".join(json.dumps(one).encode() + b"\n" for one in out))
         await asyncio.sleep(_LIVE_INTERVAL)
 
 
@@ -252,14 +266,10 @@ async def _log(request: web.Request) -> web.Response:
     launch = _number(request.match_info["launch"], "launch", 0)
     path = _run_of(request).launch(launch).server_log
     offset = _number(request.query.get("offset"), "offset", 0)
-    limit = min(_number(request.query.get("limit"), "limit", 65536), _FILE_LIMIT)
+    limit = _number(request.query.get("limit"), "limit", 65536)
     if not path.is_file():
         raise Refusal(404, f"launch {launch} has no log yet")
-    with path.open("rb") as file:
-        file.seek(offset)
-        data = file.read(limit)
-    headers = {"X-Size": str(path.stat().st_size)}
-    return web.Response(body=data, content_type="application/octet-stream", headers=headers)
+    return await piece_of(request, path, offset, limit)
 
 
 def _inside(run: RunDirectory, name: str) -> Path:
@@ -278,23 +288,16 @@ async def _file(request: web.Request) -> web.StreamResponse:
     return web.FileResponse(_inside(_run_of(request), name))
 
 
+async def _piece(request: web.Request) -> web.Response:
+    path = _inside(_run_of(request), request.query.get("path", ""))
+    offset = _number(request.query.get("offset"), "offset", 0)
+    return await piece_of(request, path, offset, _number(request.query.get("limit"), "limit", 65536))
+
+
 async def _files(request: web.Request) -> web.Response:
-    """The finished files: attempts, and what was written once."""
     run = _run_of(request)
     state = request.app[SERVICE].state(run)
-    found: list[Mapping[str, Any]] = []
-    for row in state.cells.values():
-        for attempt in row.attempts:
-            path = run.attempt(row.cell.id, attempt.number)
-            if attempt.sha256 and path.is_file():
-                name = str(path.relative_to(run.path))
-                found.append({"path": name, "size": path.stat().st_size, "sha256": attempt.sha256})
-    for path in (run.plan, run.texts, run.submission, run.environment, run.preflight):
-        if path.is_file():
-            data = path.read_bytes()
-            digest = hashlib.sha256(data).hexdigest()
-            found.append({"path": path.name, "size": len(data), "sha256": digest})
-    return web.json_response(found)
+    return web.json_response(await files_of(run, state, request.app[HASHES], request.query.get("under", "")))
 
 
 async def _preflight(request: web.Request) -> web.Response:

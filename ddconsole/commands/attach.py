@@ -3,6 +3,8 @@
 import argparse
 import asyncio
 import json
+import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from ddconsole.commands.connection import (
@@ -21,7 +23,11 @@ from ddconsole.core import states as st
 from ddconsole.core.run_state import RunState
 from ddconsole.core.submission_json import submission_from_json
 from ddconsole.core.wire import Submission
+from ddconsole.link.client import AgentError
 from ddconsole.link.offline_feed import OfflineRunFeed
+
+UNREACHED = 2
+"""Exit status when the host of a run that may go on cannot be reached."""
 
 
 def main(options: argparse.Namespace) -> int:
@@ -54,8 +60,28 @@ def _submission(folder: Path) -> Submission | None:
 
 
 async def _live(options: argparse.Namespace, folder: Path, state: RunState) -> int:
-    async with agent_of(host_of(folder, state), rehearsal=rehearsal_of(folder), say=True) as client:
+    host = host_of(folder, state)
+    async with AsyncExitStack() as reached:
+        try:
+            client = await reached.enter_async_context(agent_of(host, rehearsal=rehearsal_of(folder), say=True))
+        except AgentError as problem:
+            if host == "local":
+                raise
+            return await _lost(options, folder, problem)
         return await stay_on(client, folder.name, _stay(options, folder))
+
+
+async def _lost(options: argparse.Namespace, folder: Path, problem: AgentError) -> int:
+    """The host cannot be reached: what is here of the run is shown, and said to be no more than that."""
+    print(f"ddconsole: {problem}", file=sys.stderr)
+    feed = OfflineRunFeed(folder, lost=problem.text)
+    print(f"{feed.link.detail}", file=sys.stderr)
+    try:
+        if getattr(options, "headless", False):
+            return UNREACHED
+        return await open_app(feed, folder)
+    finally:
+        await feed.close()
 
 
 async def _on_host(options: argparse.Namespace) -> int:

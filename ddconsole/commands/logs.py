@@ -32,7 +32,8 @@ def main(options: argparse.Namespace) -> int:
             known = ", ".join(str(one) for one in state.launches) or "none yet"
             raise UsageProblem(f"{folder.name} has no launch {number}; there are: {known}")
         local = folder / "launches" / str(number) / "server.log"
-        if local.is_file() and host_of(folder, state) == "local":
+        # A log of another host has its name here when it is whole: then nothing has to be asked.
+        if local.is_file() and (host_of(folder, state) == "local" or not options.follow):
             _print_file(local, follow=options.follow)
         else:
             asyncio.run(_print_remote(options, folder, state, number))

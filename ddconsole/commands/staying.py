@@ -26,6 +26,10 @@ from ddconsole.link.mirror import Mirror
 
 PAUSED = 3
 """Exit status when the sweep paused by itself: it waits on its host."""
+_MIRROR_WAITED_FOR = 3.0
+"""Seconds that an operator who leaves waits for the copies of what was finished last."""
+_MIRROR_ALONE = 300.0
+"""The same where nobody waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +46,12 @@ class Stay:
 
 async def stay_on(client: HttpAgentClient, run: str, stay: Stay) -> int:
     """Stay until the run has ended (headless) or the operator leaves; the exit status."""
-    feed = LiveRunFeed(client, run, readonly=stay.readonly)
-    feed.start()
     folder = runs_folder() / run
     mirror = None if client.host == "local" else Mirror(client, run, folder)
+    feed = LiveRunFeed(client, run, readonly=stay.readonly, journal=mirror.journal if mirror is not None else None)
+    feed.start()
     if mirror is not None:
-        mirror.start()
+        mirror.start(reads_journal=False)
     try:
         if stay.headless or not _is_terminal():
             code = await follow(feed)
@@ -59,11 +63,12 @@ async def stay_on(client: HttpAgentClient, run: str, stay: Stay) -> int:
             print(f"the sweep goes on at {feed.host}: ddconsole attach {run}", file=sys.stderr)
         return code
     finally:
-        if mirror is not None:
-            with suppress(OSError):
-                await mirror.copy_files()
-            await mirror.close()
         await feed.close()
+        if mirror is not None:
+            await mirror.finish(_MIRROR_ALONE if stay.headless else _MIRROR_WAITED_FOR)
+            await mirror.close()
+            for problem in mirror.problems:
+                print(f"copy of {run}: {visible_line(problem)}", file=sys.stderr)
 
 
 def _is_terminal() -> bool:

@@ -74,6 +74,11 @@ def decode_line(line: bytes) -> Entry:
     )
 
 
+def checksum_of(line: bytes) -> str:
+    """The eight hex digits that a good line carries."""
+    return line[len(_PREFIX) : len(_PREFIX) + 8].decode("ascii", errors="replace")
+
+
 def read_lines(data: bytes) -> tuple[Sequence[Entry], Damage | None]:
     """The entries of a whole file up to the first line that cannot be read, and where that is.
 

@@ -6,16 +6,20 @@ The paths:
     GET  /v1/host                                   HostState (`ddconsole.core.host_state`)
     GET  /v1/runs                                   list of RunSummary
     POST /v1/runs                                   Submission -> {"run": id}
-    GET  /v1/runs/RUN/journal?after=SEQ             journal lines as they are on disk, then new ones as they come, and
-                                                    `{"beat": wall time}` every five seconds: gap-free
+    GET  /v1/runs/RUN/journal?after=SEQ&crc=C       `{"beat": wall time, "seq": last entry}` at once and every five
+                                                    seconds, and journal lines as they are on disk, then new ones as
+                                                    they come: gap-free; 409 E303 if the line of SEQ has another
+                                                    checksum than C
     GET  /v1/runs/RUN/live?launch=N&from=BYTE       LiveItem lines, droppable: progress, decode figures, host, log lines
     GET  /v1/runs/RUN/log/LAUNCH?offset=B&limit=B   bytes of server.log, raw
     GET  /v1/runs/RUN/file?path=cells/c001/1.json   a file of the run directory
-    GET  /v1/runs/RUN/files                         [{"path", "size", "sha256"}] of the finished files
+    GET  /v1/runs/RUN/files?under=launches/3/       [{"path", "size", "sha256"}]; no hash: the file still grows
+    GET  /v1/runs/RUN/piece?path=P&offset=B&limit=B bytes of a file, packed on the way; `X-Size` is the file's size
     POST /v1/runs/RUN/commands                      Command -> CommandAnswer
     POST /v1/preflight                              {"submission": ..., "tier": ...} -> list of findings
     POST /v1/quit                                   the agent leaves if no run is active
 
+Streams, logs and pieces are packed (`deflate`) for a client that takes that.
 Answers that are not 200 carry `{"error": text, "do": text}`.
 """
 

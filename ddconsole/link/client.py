@@ -1,9 +1,9 @@
 """The one client of an agent, for the app and for the command line alike, and what is known of the link."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from ddconsole.core.events import Entry
 from ddconsole.core.host_state import HostState
@@ -12,6 +12,8 @@ from ddconsole.core.wire import Command, CommandAnswer, DecodeFigures, Hello, Lo
 
 LiveItem = CellProgress | DecodeFigures | HostState | LogPiece
 """What may be dropped on the way."""
+JournalReader: TypeAlias = Callable[[str, int], AsyncIterator[Entry | float]]
+"""`AgentClient.journal`, or what stands in for it: the run and the seq that is known, to entries and heartbeats."""
 
 
 class LinkPhase(StrEnum):
@@ -53,6 +55,17 @@ class LinkLost(AgentError):
     """The link ended: what was asked may or may not have happened. Never success, never failure of the work."""
 
 
+@dataclass(frozen=True, slots=True)
+class FilePiece:
+    """Bytes of a file from an offset on."""
+
+    data: bytes
+    size: int
+    """The whole file's, when it was read."""
+    sent: int
+    """Bytes that passed the link for it, headers not counted."""
+
+
 class AgentClient(Protocol):
     """Requests to one agent. Every method raises `LinkLost` when the link ends and `AgentError` on a refusal."""
 
@@ -90,8 +103,12 @@ class AgentClient(Protocol):
         """A file of the run directory."""
         ...
 
-    async def files(self, run: str) -> list[Mapping[str, Any]]:
-        """The finished files of the run directory: path, size, sha256."""
+    async def files(self, run: str, under: str = "") -> list[Mapping[str, Any]]:
+        """The files of the run directory whose path begins so: path, size, sha256 (empty for one that still grows)."""
+        ...
+
+    async def piece(self, run: str, path: str, offset: int, limit: int) -> FilePiece:
+        """A piece of a file of the run directory."""
         ...
 
     async def host_state(self) -> HostState:

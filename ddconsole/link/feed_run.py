@@ -18,7 +18,15 @@ from ddconsole.core.records import CellProgress
 from ddconsole.core.run_state import RunState
 from ddconsole.core.wire import Command, CommandAnswer, DecodeFigures, Hello, LogPiece
 from ddconsole.link.change_board import ChangeBoard, Changed
-from ddconsole.link.client import AgentClient, AgentError, LinkLost, LinkPhase, LinkState, LiveItem
+from ddconsole.link.client import (
+    AgentClient,
+    AgentError,
+    JournalReader,
+    LinkLost,
+    LinkPhase,
+    LinkState,
+    LiveItem,
+)
 from ddconsole.link.http_client import HttpAgentClient
 from ddconsole.link.reconnecting import Backoff
 from ddconsole.link.stages import Stage, StageError
@@ -53,6 +61,7 @@ class LiveRunFeed:
         wall: the console's wall clock, seconds since 1970.
         ping_interval: seconds between two measurements of the round trip.
         readonly: refuse every command here, before it reaches the agent.
+        journal: where the journal is read, such as a mirror of it; the client where nothing is named.
     """
 
     def __init__(
@@ -63,7 +72,9 @@ class LiveRunFeed:
         wall: Callable[[], float] = time.time,
         ping_interval: float = PING_INTERVAL,
         readonly: bool = False,
+        journal: JournalReader | None = None,
     ) -> None:
+        self._journal = journal or client.journal
         self._readonly = readonly
         self.run = run
         self.host = client.host
@@ -217,7 +228,7 @@ class LiveRunFeed:
             try:
                 await self._greet()
                 self._set_link(LinkPhase.UP)
-                journal = cast("AsyncGenerator[Entry | float, None]", self._client.journal(self.run, self.state.seq))
+                journal = cast("AsyncGenerator[Entry | float, None]", self._journal(self.run, self.state.seq))
                 async with aclosing(journal):
                     async for item in journal:
                         self._take(item)

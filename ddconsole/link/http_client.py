@@ -22,7 +22,7 @@ from ddconsole.link.answers import (
     refusal,
     run_summary_from_json,
 )
-from ddconsole.link.client import AgentError, LinkLost, LiveItem
+from ddconsole.link.client import AgentError, FilePiece, LinkLost, LiveItem
 from ddconsole.link.line_splitter import LineSplitter
 from ddconsole.link.prompting import Prompts
 from ddconsole.link.stages import StageError, Stages
@@ -95,9 +95,16 @@ class HttpAgentClient:
         async for line in self.journal_lines(run, after):
             yield entry_or_beat(line)
 
-    async def journal_lines(self, run: str, after: int) -> AsyncGenerator[bytes, None]:
-        """As `journal`, the lines as they are on the host's disk, without their newlines."""
-        async for line in self._lines(f"v1/runs/{_part(run)}/journal", {"after": str(after)}, self._silence):
+    async def journal_lines(self, run: str, after: int, checksum: str = "") -> AsyncGenerator[bytes, None]:
+        """As `journal`, the lines as they are on the host's disk, without their newlines.
+
+        Args:
+            run: its id.
+            after: the seq that is known already.
+            checksum: of that entry's line, if the agent is to look whether it has the same; E303 if not.
+        """
+        query = {"after": str(after), **({"crc": checksum} if checksum else {})}
+        async for line in self._lines(f"v1/runs/{_part(run)}/journal", query, self._silence):
             yield line
 
     async def live(self, run: str, log_of_launch: int | None, from_byte: int | None) -> AsyncGenerator[LiveItem, None]:
@@ -126,9 +133,17 @@ class HttpAgentClient:
         """A file of the run directory."""
         return await self._request("GET", f"v1/runs/{_part(run)}/file", query={"path": path})
 
-    async def files(self, run: str) -> list[Mapping[str, Any]]:
-        """The finished files of the run directory: path, size, sha256."""
-        return list(await self._get(f"v1/runs/{_part(run)}/files"))
+    async def files(self, run: str, under: str = "") -> list[Mapping[str, Any]]:
+        """The files of the run directory whose path begins so: path, size, sha256 (empty for one that still grows)."""
+        path = f"v1/runs/{_part(run)}/files"
+        return list(parse(await self._request("GET", path, query={"under": under} if under else None)))
+
+    async def piece(self, run: str, path: str, offset: int, limit: int) -> FilePiece:
+        """A piece of a file of the run directory."""
+        query = {"path": path, "offset": str(offset), "limit": str(limit)}
+        headers: dict[str, str] = {}
+        data = await self._request("GET", f"v1/runs/{_part(run)}/piece", query=query, into=headers)
+        return FilePiece(data, int(headers.get("X-Size", "0")), int(headers.get("Content-Length", len(data))))
 
     async def host_state(self) -> HostState:
         """The machine, now."""
@@ -171,7 +186,9 @@ class HttpAgentClient:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         timeout: float | None = None,
+        into: dict[str, str] | None = None,
     ) -> bytes:
+        """The answer's body; `into` takes its headers."""
         session = await self._reach()
         seconds = timeout or self._answer_time
         headers = {"Content-Type": "application/json"} if body is not None else None
@@ -189,6 +206,8 @@ class HttpAgentClient:
             raise self._lost(problem) from problem
         if not response.ok:
             raise refusal(response.status, answer)
+        if into is not None:
+            into.update(response.headers)
         return answer
 
     async def _lines(self, path: str, query: Mapping[str, str], silence: float | None) -> AsyncGenerator[bytes, None]:

@@ -14,6 +14,8 @@ from ddconsole.core.records import CellProgress
 from ddconsole.core.run_state import RunState
 from ddconsole.core.wire import CommandAnswer, DecodeFigures, LogPiece
 from ddconsole.link.client import AgentError, LinkPhase, LinkState
+from ddconsole.link.file_copy import PART
+from ddconsole.link.journal_copy import last_heard
 
 LOG_LINES = 500
 """Lines of a log that are shown first."""
@@ -28,12 +30,13 @@ class OfflineRunFeed:
 
     Args:
         directory: the run directory, or a mirror of one.
+        lost: why the host of a run that may still go on there is not asked; empty for one that is read from choice.
 
     Raises:
         AgentError: there is no journal, or it cannot be read.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, lost: str = "") -> None:
         journal = directory / "journal.jsonl"
         try:
             entries, damage = read_lines(journal.read_bytes())
@@ -44,11 +47,15 @@ class OfflineRunFeed:
         created = self.state.created
         self.run = created.run if created else directory.name
         self.host = created.host if created else ""
-        self.link = LinkState(LinkPhase.OFFLINE, time.time(), _detail(directory, damage), heard=self.state.at or None)
+        heard = last_heard(directory) or self.state.at or None
+        detail = _detail(directory, damage)
+        if lost:
+            detail = f"{lost_text(self.host, self.state, heard)}; {detail}; {lost}"
+        self.link = LinkState(LinkPhase.OFFLINE, time.time(), detail, heard=heard)
         self.progress: CellProgress | None = None
         self.rates: Sequence[float] = ()
         self.decode: DecodeFigures | None = None
-        self.host_history: Sequence[HostState] = _host_samples(directory / "telemetry.jsonl")
+        self.host_history: Sequence[HostState] = _host_samples(_whole_or_part(directory / "telemetry.jsonl"))
         self.host_state: HostState | None = self.host_history[-1] if self.host_history else None
         self.simulated = bool(created and created.simulated)
 
@@ -79,6 +86,8 @@ class OfflineRunFeed:
         lines = data.decode(errors="replace").splitlines()
         if len(data) < size:
             lines = lines[1:]
+        if log.name.endswith(PART):
+            lines.append(f"··· the copy of this log ends here, after {size:,} bytes: the host has the rest ···")
         shown = tuple(lines[-LOG_LINES:])
         piece = LogPiece(launch, size, shown, dropped=len(lines) - len(shown))
         asyncio.get_running_loop().call_soon(on_piece, piece)
@@ -103,7 +112,24 @@ class OfflineRunFeed:
         """Leave."""
 
     def _log(self, launch: int) -> Path:
-        return self._directory / "launches" / str(launch) / "server.log"
+        return _whole_or_part(self._directory / "launches" / str(launch) / "server.log")
+
+
+def lost_text(host: str, state: RunState, heard: float | None) -> str:
+    """What a run whose host cannot be reached is known by: since when, and as of which entry."""
+    since = f"not reached since {moment(heard)}" if heard else "was never reached"
+    return f"{host} {since}; as of entry {state.seq}, {moment(state.at)}"
+
+
+def moment(at: float) -> str:
+    """`12 Mar 14:02`, in this machine's time."""
+    return time.strftime("%d %b %H:%M", time.localtime(at))
+
+
+def _whole_or_part(path: Path) -> Path:
+    """A file, or as much of it as was copied."""
+    part = path.with_name(path.name + PART)
+    return part if part.is_file() and not path.is_file() else path
 
 
 def _detail(directory: Path, damage: Damage | None) -> str:

@@ -87,6 +87,7 @@ async def test_a_sweep_over_ssh_goes_on_while_nobody_is_attached(
         assert {row.state.phase for row in feed.state.cells.values()} == {st.CellPhase.DONE}
         await until(lambda: mirror.seq >= feed.state.seq)
         await mirror.copy_files()
+        assert mirror.problems == []
         await mirror.close()
         await feed.close()
         await client.quit()
@@ -98,8 +99,12 @@ async def test_a_sweep_over_ssh_goes_on_while_nobody_is_attached(
     for name in mirrored.cells:
         raw = (tmp_path / "remote-run" / "cells" / name / "1.json").read_bytes()
         assert [one.output_tokens for one in attempt_from_json(json.loads(raw)).requests] == [600, 600]
+    assert not list((tmp_path / "remote-run").rglob("*.part"))
+    for number in mirrored.launches:
+        assert b"HTTP" in (tmp_path / "remote-run" / "launches" / str(number) / "server.log").read_bytes()
     offline = OfflineRunFeed(tmp_path / "remote-run")
     assert offline.state.counts() == {st.CellPhase.DONE: 5}
+    assert offline.host_state is not None
     await offline.close()
 
 

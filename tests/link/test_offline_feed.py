@@ -9,7 +9,7 @@ from ddconsole.core.events import RunEnded, Warned
 from ddconsole.core.wire import LogPiece
 from ddconsole.link.client import AgentError, LinkPhase
 from ddconsole.link.feed import RunFeed
-from ddconsole.link.offline_feed import OfflineRunFeed
+from ddconsole.link.offline_feed import OfflineRunFeed, moment
 
 
 @pytest.fixture
@@ -78,3 +78,31 @@ async def test_telemetry_that_cannot_be_read_is_left_out(directory: Path) -> Non
 async def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AgentError, match=r"journal\.jsonl: No such file"):
         OfflineRunFeed(tmp_path)
+
+
+async def test_a_run_whose_host_is_lost_says_since_when_and_as_of_which_entry(directory: Path) -> None:
+    journal = directory / "journal.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:6]))
+    (directory / "mirror.json").write_text('{"heard": 1790000000.0}')
+    feed = OfflineRunFeed(directory, lost="fake: connect: Connection refused")
+    assert feed.link.phase is LinkPhase.OFFLINE
+    assert feed.link.heard == 1790000000.0
+    assert feed.link.detail.startswith(
+        f"fake not reached since {moment(1790000000.0)}; as of entry 6, {moment(1006.0)}"
+    )
+    assert "Connection refused" in feed.link.detail
+    (directory / "mirror.json").write_text("torn")
+    assert OfflineRunFeed(directory, lost="x").link.heard == 1006.0
+
+
+async def test_a_log_that_was_not_copied_whole_says_where_the_copy_ends(directory: Path) -> None:
+    part = directory / "launches" / "3" / "server.log.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"one\ntwo\nthr")
+    feed = OfflineRunFeed(directory)
+    pieces: list[LogPiece] = []
+    feed.follow_log(3, pieces.append)
+    await asyncio.sleep(0)
+    assert pieces[0].lines[:3] == ("one", "two", "thr")
+    assert "the copy of this log ends here, after 11 bytes" in pieces[0].lines[3]
+    assert await feed.read_log(3, 4, 3) == b"two"

@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import time
+import zlib
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any
 from aiohttp import web
 
 from ddconsole.core.events import CellAdded, DeploymentAdded, Entry, EpochBegan, Event, RunCreated, Warned
-from ddconsole.core.journal_line import encode_line
+from ddconsole.core.journal_line import checksum_of, encode_line
 from ddconsole.core.sweep import Cell, Deployment, Placement, Sampling, WorkloadPoint, to_json
 from ddconsole.core.wire import PROTOCOL, CommandAnswer, Hello, RunSummary
 
@@ -60,6 +61,12 @@ class FakeAgent:
         self.break_answers = 0
         """Commands that are taken, but whose answers are lost."""
         self.journal_requests: list[int] = []
+        self.piece_requests: list[tuple[str, int]] = []
+        """Path and offset."""
+        self.growing: set[str] = set()
+        """Files that have no hash yet."""
+        self.piece_time = 0.0
+        """Seconds that an answer to a piece takes."""
         self.live_requests: list[dict[str, str]] = []
         self.left = asyncio.Event()
         self._changed = asyncio.Event()
@@ -93,6 +100,7 @@ class FakeAgent:
                 web.get(f"{run}/log/{{launch}}", self._log),
                 web.get(f"{run}/file", self._file),
                 web.get(f"{run}/files", self._files),
+                web.get(f"{run}/piece", self._piece),
                 web.post(f"{run}/commands", self._command),
                 web.post("/v1/quit", self._quit),
             ]
@@ -122,19 +130,28 @@ class FakeAgent:
     async def _journal(self, request: web.Request) -> web.StreamResponse:
         after = int(request.query["after"])
         self.journal_requests.append(after)
-        response = web.StreamResponse()
+        if request.query.get("crc") and checksum_of(self.lines[after - 1]) != request.query["crc"]:
+            return web.json_response({"error": "E303 entry is another one", "do": ""}, status=409)
+        response = web.StreamResponse(headers={"Content-Encoding": "deflate"})
         await response.prepare(request)
+        packer = zlib.compressobj()
+
+        async def send(data: bytes) -> None:
+            await response.write(packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH))
+
+        await send(json.dumps({"beat": 5000.0, "seq": len(self.lines)}).encode() + b"\n")
         while True:
-            for line in self.lines[after:]:
-                after += 1
-                if after == self.skip_seq:
-                    self.skip_seq = 0
-                else:
-                    await response.write(line)
+            lines, first = self.lines[after:], after
+            after += len(lines)
+            if lines and first < self.skip_seq <= after:
+                del lines[self.skip_seq - first - 1]
+                self.skip_seq = 0
+            if lines:
+                await send(b"".join(lines))
             try:
                 await asyncio.wait_for(self._changed.wait(), self.beat)
             except TimeoutError:
-                await response.write(json.dumps({"beat": 5000.0}).encode() + b"\n")
+                await send(json.dumps({"beat": 5000.0}).encode() + b"\n")
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
         self.live_requests.append(dict(request.query))
@@ -157,12 +174,31 @@ class FakeAgent:
     async def _file(self, request: web.Request) -> web.Response:
         return web.Response(body=self.files[request.query["path"]])
 
-    async def _files(self, _: web.Request) -> web.Response:
+    async def _files(self, request: web.Request) -> web.Response:
+        under = request.query.get("under", "")
         found = [
-            {"path": path, "size": len(data), "sha256": self.hashes.get(path) or hashlib.sha256(data).hexdigest()}
-            for path, data in self.files.items()
+            {"path": path, "size": len(data), "sha256": "" if path in self.growing else self._hash(path)}
+            for path, data in self.all_files().items()
+            if path.startswith(under)
         ]
         return web.json_response(found)
+
+    def all_files(self) -> dict[str, bytes]:
+        """Files and logs by their path."""
+        return {**self.files, **{f"launches/{number}/server.log": data for number, data in self.logs.items()}}
+
+    def _hash(self, path: str) -> str:
+        return self.hashes.get(path) or hashlib.sha256(self.all_files()[path]).hexdigest()
+
+    async def _piece(self, request: web.Request) -> web.Response:
+        path, offset, limit = (request.query[name] for name in ("path", "offset", "limit"))
+        self.piece_requests.append((path, int(offset)))
+        await asyncio.sleep(self.piece_time)
+        data = self.all_files().get(path)
+        if data is None:
+            return web.json_response({"error": f"there is no file {path!r}", "do": ""}, status=404)
+        packed = zlib.compress(data[int(offset) : int(offset) + int(limit)], 1)
+        return web.Response(body=packed, headers={"X-Size": str(len(data)), "Content-Encoding": "deflate"})
 
     async def _command(self, request: web.Request) -> web.Response:
         command = await request.json()
