@@ -73,9 +73,8 @@ async def _live(options: argparse.Namespace, folder: Path, state: RunState) -> i
 
 async def _lost(options: argparse.Namespace, folder: Path, problem: AgentError) -> int:
     """The host cannot be reached: what is here of the run is shown, and said to be no more than that."""
-    print(f"ddconsole: {problem}", file=sys.stderr)
-    feed = OfflineRunFeed(folder, lost=problem.text)
-    print(f"{feed.link.detail}", file=sys.stderr)
+    feed = OfflineRunFeed(folder, lost=str(problem))
+    print(f"ddconsole: {feed.link.detail}", file=sys.stderr)
     try:
         if getattr(options, "headless", False):
             return UNREACHED
