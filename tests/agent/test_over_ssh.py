@@ -101,7 +101,7 @@ async def test_a_sweep_over_ssh_goes_on_while_nobody_is_attached(
         assert [one.output_tokens for one in attempt_from_json(json.loads(raw)).requests] == [600, 600]
     assert not list((tmp_path / "remote-run").rglob("*.part"))
     for number in mirrored.launches:
-        assert b"HTTP" in (tmp_path / "remote-run" / "launches" / str(number) / "server.log").read_bytes()
+        assert b"main loop exited" in (tmp_path / "remote-run" / "launches" / str(number) / "server.log").read_bytes()
     offline = OfflineRunFeed(tmp_path / "remote-run")
     assert offline.state.counts() == {st.CellPhase.DONE: 5}
     assert offline.host_state is not None
