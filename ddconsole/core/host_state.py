@@ -85,8 +85,9 @@ class GpuState:
     memory_clock: Reading[int] = NOT_READ
     """MHz."""
     power_capped: Reading[float] = NOT_READ
-    """Seconds since the driver was loaded in which the power cap held the clocks down; so the next two."""
+    """Seconds since the driver was loaded in which the power cap held the clocks down; so the next three."""
     thermally_slowed: Reading[float] = NOT_READ
+    thermally_slowed_by_hardware: Reading[float] = NOT_READ
     power_braked: Reading[float] = NOT_READ
     pcie_sent: Reading[float] = NOT_READ
     """Bytes a second, from the GPU to the host or a peer."""

@@ -1,13 +1,13 @@
 """All GPUs of a machine through NVML: what is cheap in every sample, the rest once in a while."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ddconsole.core.host_state import GpuProcess, GpuState, PairState, RemappedRows
 from ddconsole.core.readings import Reading, read, unavailable
-from ddconsole.probe.byte_counter import ByteCounter
 from ddconsole.probe.nvml_calls import GpuHandle, Nvml, NvmlCalls
+from ddconsole.probe.pcie_traffic import PcieTraffic
 from ddconsole.probe.xid_events import XidEvents
 
 Value = TypeVar("Value")
@@ -15,9 +15,16 @@ Value = TypeVar("Value")
 SECONDS_BETWEEN_INITS = 30.0
 """Initialising again and again leaks file descriptors in the driver's library."""
 SLOW = 10.0
-"""Seconds for which a reading is kept that costs a call of milliseconds, or hardly changes."""
+"""Seconds for which a reading is kept that hardly changes."""
+DEAR = 30.0
+"""Seconds for which a reading is kept that costs milliseconds of CPU."""
 SLOWEST = 60.0
-"""The same while something is measured, and for what changes only by an operator or a defect."""
+"""The same while something is measured."""
+_SECOND = 0.95
+"""Seconds for which a reading is kept that costs 0.1 ms: with a sample a second it is in each of them."""
+
+Readings = dict[str, Reading[Any]]
+"""Fields of `GpuState`."""
 
 _ANCESTORS = {0: "internal", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 _P2P = {
@@ -39,8 +46,7 @@ _CPU_WORDS = 16
 _POWER_NOW = 186
 _POWER_CAPPED, _SLOWED_SOFTWARE, _SLOWED_HARDWARE, _BRAKED = 74, 269, 270, 271
 """Nanoseconds since the driver was loaded."""
-_PCIE_SENT, _PCIE_RECEIVED, _REPLAYS, _RECOVERY_ACTION = 197, 198, 94, 230
-_FAST_FIELDS = (_POWER_NOW, _POWER_CAPPED, _SLOWED_SOFTWARE, _SLOWED_HARDWARE, _BRAKED, _PCIE_SENT, _PCIE_RECEIVED)
+_REPLAYS, _RECOVERY_ACTION = 94, 230
 _CORRECTED, _UNCORRECTED, _SINCE_LOAD = 0, 1, 0
 
 
@@ -62,17 +68,27 @@ class GpuReader:
         nvml: pynvml, or a stand-in.
         now: wall clock.
         left_out: GPUs that are not asked, by index, with the reason.
+        beside: what others than the driver know of a GPU, by its PCI address and the number of its device node;
+            it goes before what the driver says.
     """
 
-    def __init__(self, nvml: Nvml, now: Callable[[], float], left_out: Mapping[int, str] | None = None) -> None:
+    def __init__(
+        self,
+        nvml: Nvml,
+        now: Callable[[], float],
+        left_out: Mapping[int, str] | None = None,
+        beside: Callable[[str | None, int | None], Readings] | None = None,
+    ) -> None:
         self.calls = NvmlCalls(nvml, now)
         self._now = now
         self._left_out = left_out or {}
+        self._beside = beside or (lambda _address, _minor: {})
         self._events = XidEvents(self.calls)
         self._gpus: dict[int, GpuHandle] = {}
-        self._traffic: dict[tuple[int, int], ByteCounter] = {}
-        self._slow: dict[int, tuple[float, dict[int, Reading[float]]]] = {}
+        self._groups: dict[tuple[int, str], tuple[float, Readings]] = {}
+        self._traffic = PcieTraffic(self.calls)
         self._pairs: dict[tuple[int, int], PairState] = {}
+        self._quiet = False
         self._initialised = False
         self._init_at = float("-inf")
         self._init_problem = ""
@@ -84,12 +100,19 @@ class GpuReader:
             return nothing_of_the_driver(self._init_problem, at)
         count: Reading[int] = self.calls.ask("nvmlDeviceGetCount")
         self._events.collect()
-        gpus = tuple(self._read_gpu(index, SLOWEST if quiet else SLOW) for index in range(count.value or 0))
+        if quiet is not self._quiet:
+            # The counters at the border of what is measured.
+            self._groups = {key: kept for key, kept in self._groups.items() if key[1] != "energy"}
+        self._quiet = quiet
+        for gpu in self._gpus.values():
+            gpu.lost = None
+        self._traffic.begin(self._gpus.values(), SLOWEST if quiet else DEAR)
+        gpus = tuple(self._read_gpu(index) for index in range(count.value or 0))
         return GpuSample(
             count,
-            self.calls.ask("nvmlSystemGetDriverVersion", _text),
-            self.calls.ask("nvmlSystemGetCudaDriverVersion_v2", _cuda_version),
-            gpus,
+            self._once("driver", lambda: self.calls.ask("nvmlSystemGetDriverVersion", _text)),
+            self._once("cuda", lambda: self.calls.ask("nvmlSystemGetCudaDriverVersion_v2", _cuda_version)),
+            self._traffic.end(gpus),
             self._read_pairs(),
         )
 
@@ -104,7 +127,17 @@ class GpuReader:
         self._init_problem = started.unavailable or ""
         return self._initialised
 
-    def _read_gpu(self, index: int, slow: float) -> GpuState:
+    def _once(self, name: str, read_it: Callable[[], Reading[Value]]) -> Reading[Value]:
+        """Of the library as a whole: asked again only where it was not told."""
+        kept = self._groups.get((-1, name))
+        if kept is not None:
+            return kept[1][name]
+        reading = read_it()
+        if reading.known:
+            self._groups[-1, name] = (self._now(), {name: reading})
+        return reading
+
+    def _read_gpu(self, index: int) -> GpuState:
         if index in self._left_out:
             return unreadable_gpu(index, self._left_out[index], self._now())
         gpu = self._gpus.get(index)
@@ -113,83 +146,116 @@ class GpuReader:
             if not handle.known:
                 return unreadable_gpu(index, handle.unavailable or "", handle.at)
             gpu = self._gpus[index] = GpuHandle(index, handle.value)
-        gpu.lost = None
-        return self._with_slow(self._with_fields(self._read_fast(gpu), gpu), gpu, slow)
+        fixed = self._fixed(gpu)
+        values: Readings = {
+            **fixed,
+            **self._group(gpu, "every second", _SECOND, self._every_second),
+            **self._fast(gpu),
+            **self._group(gpu, "slow", SLOW, self._slow),
+            **self._group(gpu, "energy", SLOWEST if self._quiet else DEAR, self._energy),
+            **self._group(gpu, "dear", SLOWEST if self._quiet else DEAR, self._dear),
+            "xids": self._xids(gpu, fixed["uuid"]),
+            **self._beside(fixed["pci_address"].value, fixed["minor"].value),
+        }
+        make: Callable[..., GpuState] = GpuState
+        return make(index=index, **values)
 
-    def _read_fast(self, gpu: GpuHandle) -> GpuState:
-        """What does not change, and what is cheap enough for every sample."""
-        ask, once = self.calls.ask_gpu, self.calls.once
-        memory: Reading[Any] = ask(gpu, "nvmlDeviceGetMemoryInfo", lambda value: value, _MEMORY_V2)
-        return GpuState(
-            index=gpu.index,
-            uuid=once(gpu, "nvmlDeviceGetUUID", _text),
-            name=once(gpu, "nvmlDeviceGetName", _text),
-            pci_address=once(gpu, "nvmlDeviceGetPciInfo", _pci_address),
-            memory_total=memory.map(lambda info: int(info.total)),
-            memory_used=memory.map(lambda info: int(info.used)),
-            memory_free=memory.map(lambda info: int(info.free)),
-            utilisation=ask(gpu, "nvmlDeviceGetUtilizationRates", lambda rates: int(rates.gpu)),
-            power=ask(gpu, "nvmlDeviceGetPowerUsage", _thousandth),
-            power_limit=ask(gpu, "nvmlDeviceGetEnforcedPowerLimit", _thousandth),
-            energy=ask(gpu, "nvmlDeviceGetTotalEnergyConsumption", _thousandth),
-            temperature=ask(gpu, "nvmlDeviceGetTemperature", int, 0),
-            sm_clock=ask(gpu, "nvmlDeviceGetClockInfo", int, _CLOCK_SM),
-            sm_clock_max=once(gpu, "nvmlDeviceGetMaxClockInfo", int, _CLOCK_SM),
-            memory_clock=ask(gpu, "nvmlDeviceGetClockInfo", int, _CLOCK_MEMORY),
-            performance_state=ask(gpu, "nvmlDeviceGetPerformanceState", int),
-            sm_clock_set=ask(gpu, "nvmlDeviceGetApplicationsClock", int, _CLOCK_SM),
-            clock_event_reasons=ask(gpu, "nvmlDeviceGetCurrentClocksEventReasons", int),
-            pcie_generation=ask(gpu, "nvmlDeviceGetCurrPcieLinkGeneration", int),
-            pcie_width=ask(gpu, "nvmlDeviceGetCurrPcieLinkWidth", int),
-            pcie_generation_max=once(gpu, "nvmlDeviceGetMaxPcieLinkGeneration", int),
-            pcie_width_max=once(gpu, "nvmlDeviceGetMaxPcieLinkWidth", int),
-            pcie_generation_card=once(gpu, "nvmlDeviceGetGpuMaxPcieLinkGeneration", int),
-            numa_node=self._numa_node(gpu),
-            cpu_affinity=once(gpu, "nvmlDeviceGetCpuAffinity", _number_list, _CPU_WORDS),
-            minor=once(gpu, "nvmlDeviceGetMinorNumber", int),
-            compute_capability=once(gpu, "nvmlDeviceGetCudaComputeCapability", _capability),
-            processes=ask(gpu, "nvmlDeviceGetComputeRunningProcesses", _processes),
-            xids=self._xids(gpu),
-        )
+    def _group(self, gpu: GpuHandle, name: str, seconds: float, read_them: Callable[[GpuHandle], Readings]) -> Readings:
+        """Readings that are taken together, and kept for so many seconds unless the GPU is lost."""
+        key = (gpu.index, name)
+        kept = self._groups.get(key)
+        now = self._now()
+        if kept is not None and gpu.lost is None and now - kept[0] < seconds:
+            return kept[1]
+        values = read_them(gpu)
+        if gpu.lost is None:
+            self._groups[key] = (now, values)
+        return values
 
-    def _xids(self, gpu: GpuHandle) -> Reading[tuple[int, ...]]:
-        uuid: Reading[str] = self.calls.once(gpu, "nvmlDeviceGetUUID", _text)
+    def _fixed(self, gpu: GpuHandle) -> Readings:
+        """What does not change while the handle lives; asked again as long as something of it is not told."""
+        kept = self._groups.get((gpu.index, "fixed"))
+        if kept is not None:
+            return kept[1]
+        once = self.calls.once
+        values: Readings = {
+            "uuid": once(gpu, "nvmlDeviceGetUUID", _text),
+            "name": once(gpu, "nvmlDeviceGetName", _text),
+            "pci_address": once(gpu, "nvmlDeviceGetPciInfo", _pci_address),
+            "minor": once(gpu, "nvmlDeviceGetMinorNumber", int),
+            "sm_clock_max": once(gpu, "nvmlDeviceGetMaxClockInfo", int, _CLOCK_SM),
+            "pcie_generation_max": once(gpu, "nvmlDeviceGetMaxPcieLinkGeneration", int),
+            "pcie_width_max": once(gpu, "nvmlDeviceGetMaxPcieLinkWidth", int),
+            "pcie_generation_card": once(gpu, "nvmlDeviceGetGpuMaxPcieLinkGeneration", int),
+            "numa_node": self._numa_node(gpu),
+            "cpu_affinity": once(gpu, "nvmlDeviceGetCpuAffinity", _number_list, _CPU_WORDS),
+            "compute_capability": once(gpu, "nvmlDeviceGetCudaComputeCapability", _capability),
+        }
+        if all(reading.known for reading in values.values()):
+            self._groups[gpu.index, "fixed"] = (self._now(), values)
+        return values
+
+    def _fast(self, gpu: GpuHandle) -> Readings:
+        """Calls of some ten microseconds (measured on H200)."""
+        ask = self.calls.ask_gpu
+        return {
+            "utilisation": ask(gpu, "nvmlDeviceGetUtilizationRates", _gpu_rate),
+            "power": ask(gpu, "nvmlDeviceGetPowerUsage", _thousandth),
+            "temperature": ask(gpu, "nvmlDeviceGetTemperature", int, 0),
+            "sm_clock": ask(gpu, "nvmlDeviceGetClockInfo", int, _CLOCK_SM),
+            "performance_state": ask(gpu, "nvmlDeviceGetPerformanceState", int),
+            "clock_event_reasons": ask(gpu, "nvmlDeviceGetCurrentClocksEventReasons", int),
+            "pcie_generation": ask(gpu, "nvmlDeviceGetCurrPcieLinkGeneration", int),
+        }
+
+    def _every_second(self, gpu: GpuHandle) -> Readings:
+        """0.15 ms for the memory, 0.1 ms for each field."""
+        memory: Reading[Any] = self.calls.ask_gpu(gpu, "nvmlDeviceGetMemoryInfo", _same, _MEMORY_V2)
+        told = self.calls.fields(gpu, (_POWER_NOW, _POWER_CAPPED, _SLOWED_SOFTWARE))
+        return {
+            "memory_total": memory.map(lambda info: int(info.total)),
+            "memory_used": memory.map(lambda info: int(info.used)),
+            "memory_free": memory.map(lambda info: int(info.free)),
+            "power_now": told[_POWER_NOW].map(_thousandth),
+            "power_capped": told[_POWER_CAPPED].map(_seconds),
+            "thermally_slowed": told[_SLOWED_SOFTWARE].map(_seconds),
+        }
+
+    def _slow(self, gpu: GpuHandle) -> Readings:
+        """Up to 0.4 ms a call, or of little news."""
+        ask = self.calls.ask_gpu
+        ecc = "nvmlDeviceGetTotalEccErrors"
+        return {
+            "processes": ask(gpu, "nvmlDeviceGetComputeRunningProcesses", _processes),
+            "pcie_width": ask(gpu, "nvmlDeviceGetCurrPcieLinkWidth", int),
+            "power_limit": ask(gpu, "nvmlDeviceGetEnforcedPowerLimit", _thousandth),
+            "memory_clock": ask(gpu, "nvmlDeviceGetClockInfo", int, _CLOCK_MEMORY),
+            "ecc_corrected": ask(gpu, ecc, int, _CORRECTED, _SINCE_LOAD),
+            "ecc_uncorrected": ask(gpu, ecc, int, _UNCORRECTED, _SINCE_LOAD),
+            "remapped_rows": ask(gpu, "nvmlDeviceGetRemappedRows", _remapped),
+        }
+
+    def _energy(self, gpu: GpuHandle) -> Readings:
+        """3 to 6 ms, in which the driver spins."""
+        return {"energy": self.calls.ask_gpu(gpu, "nvmlDeviceGetTotalEnergyConsumption", _thousandth)}
+
+    def _dear(self, gpu: GpuHandle) -> Readings:
+        """0.2 to 1.5 ms for each, in which the driver spins."""
+        ask = self.calls.ask_gpu
+        told = self.calls.fields(gpu, (_SLOWED_HARDWARE, _BRAKED, _REPLAYS, _RECOVERY_ACTION))
+        return {
+            "thermally_slowed_by_hardware": told[_SLOWED_HARDWARE].map(_seconds),
+            "power_braked": told[_BRAKED].map(_seconds),
+            "pcie_replays": told[_REPLAYS].map(int),
+            "recovery_action": told[_RECOVERY_ACTION].map(lambda code: _RECOVERY.get(int(code), f"action {code:g}")),
+            "persistence": ask(gpu, "nvmlDeviceGetPersistenceMode", bool),
+            "sm_clock_set": ask(gpu, "nvmlDeviceGetApplicationsClock", int, _CLOCK_SM),
+            "mig": ask(gpu, "nvmlDeviceGetMigMode", lambda modes: bool(modes[0])),
+        }
+
+    def _xids(self, gpu: GpuHandle, uuid: Reading[Any]) -> Reading[tuple[int, ...]]:
         self._events.watch(gpu, uuid.value or "")
         return self._events.of(gpu)
-
-    def _with_fields(self, state: GpuState, gpu: GpuHandle) -> GpuState:
-        told = self.calls.fields(gpu, _FAST_FIELDS)
-        return replace(
-            state,
-            power_now=told[_POWER_NOW].map(_thousandth),
-            power_capped=told[_POWER_CAPPED].map(_seconds),
-            thermally_slowed=_sum(told[_SLOWED_SOFTWARE], told[_SLOWED_HARDWARE]).map(_seconds),
-            power_braked=told[_BRAKED].map(_seconds),
-            pcie_sent=self._rate(gpu, _PCIE_SENT, told),
-            pcie_received=self._rate(gpu, _PCIE_RECEIVED, told),
-        )
-
-    def _rate(self, gpu: GpuHandle, field: int, told: Mapping[int, Reading[float]]) -> Reading[float]:
-        return self._traffic.setdefault((gpu.index, field), ByteCounter()).rate(told[field])
-
-    def _with_slow(self, state: GpuState, gpu: GpuHandle, slow: float) -> GpuState:
-        """What costs milliseconds, or says something only once in a while."""
-        every = self.calls.every
-        ecc = "nvmlDeviceGetTotalEccErrors"
-        kept = self._slow.get(gpu.index)
-        if kept is None or self._now() - kept[0] >= slow or gpu.lost:
-            kept = self._slow[gpu.index] = (self._now(), self.calls.fields(gpu, (_REPLAYS, _RECOVERY_ACTION)))
-        told = kept[1]
-        return replace(
-            state,
-            pcie_replays=told[_REPLAYS].map(int),
-            recovery_action=told[_RECOVERY_ACTION].map(lambda code: _RECOVERY.get(int(code), f"action {code:g}")),
-            ecc_corrected=every(SLOWEST, gpu, ecc, int, _CORRECTED, _SINCE_LOAD),
-            ecc_uncorrected=every(slow, gpu, ecc, int, _UNCORRECTED, _SINCE_LOAD),
-            remapped_rows=every(SLOWEST, gpu, "nvmlDeviceGetRemappedRows", _remapped),
-            persistence=every(SLOWEST, gpu, "nvmlDeviceGetPersistenceMode", bool),
-            mig=every(SLOWEST, gpu, "nvmlDeviceGetMigMode", lambda modes: bool(modes[0])),
-        )
 
     def _numa_node(self, gpu: GpuHandle) -> Reading[int]:
         """The node that NVML names, if it names exactly one: with a set of nodes, the first is often wrong."""
@@ -234,11 +300,6 @@ def unreadable_gpu(index: int, reason: str, at: float) -> GpuState:
     return GpuState(index=index, **dict.fromkeys(names, nothing))
 
 
-def with_numa_node(gpu: GpuState, node: Reading[int]) -> GpuState:
-    """The same GPU on the node that the kernel names, where it names one."""
-    return replace(gpu, numa_node=node) if node.known else gpu
-
-
 def nothing_of_the_driver(reason: str, at: float) -> GpuSample:
     """No GPU, and why."""
     none: Reading[Any] = unavailable(reason, at, "nvmlInit")
@@ -257,11 +318,12 @@ def _seconds(nanoseconds: float) -> float:
     return round(nanoseconds / 1e9, 3)
 
 
-def _sum(first: Reading[float], second: Reading[float]) -> Reading[float]:
-    """Of what is known; not available where neither is."""
-    if first.value is None or second.value is None:
-        return first if first.known else second
-    return read(first.value + second.value, first.at, f"{first.source}, {second.source}")
+def _gpu_rate(rates: Any) -> int:
+    return int(rates.gpu)
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _capability(value: Any) -> tuple[int, int]:

@@ -10,6 +10,8 @@ from ddconsole.core.host_state import DISTURBING_REASONS, GpuState, HostState, r
 from ddconsole.core.host_state_json import host_state_from_json
 from ddconsole.core.readings import Reading
 
+_SLOWED_AT_LEAST = 0.1
+"""Seconds by the driver's counters below which a cell is not flagged."""
 _WINDOW = 8 * 1024 * 1024
 """Bytes from the end of the file that are looked at: hours of samples."""
 
@@ -34,11 +36,18 @@ def samples_between(path: Path, began: float, ended: float) -> list[HostState]:
     return found
 
 
-def hardware_record(samples: Sequence[HostState], gpus: Sequence[int]) -> dict[str, Any]:
-    """Per GPU of the deployment: mean and lowest clock, mean power, energy, link, throttling. Empty without samples."""
+def hardware_record(samples: Sequence[HostState], gpus: Sequence[int], seconds: float) -> dict[str, Any]:
+    """Per GPU of the deployment: mean and lowest clock, mean power, energy, link, throttling. Empty without samples.
+
+    Args:
+        samples: of the time of the cell.
+        gpus: indices of the deployment's GPUs.
+        seconds: how long the cell took.
+    """
     record: dict[str, Any] = {"samples": len(samples)}
     record["gpus"] = {
-        str(index): _gpu_record([gpu for state in samples if (gpu := state.gpu(index)) is not None]) for index in gpus
+        str(index): _gpu_record([gpu for state in samples if (gpu := state.gpu(index)) is not None], seconds)
+        for index in gpus
     }
     cpu = _values(state.cpu_percent for state in samples)
     if cpu:
@@ -53,20 +62,35 @@ def disturbances(record: dict[str, Any]) -> tuple[str, ...]:
         reasons = gpu.get("throttled_by", [])
         if reasons:
             flags.append(f"GPU {index} was slowed: {', '.join(reasons)}")
+        elif _slowed(gpu) > _SLOWED_AT_LEAST:
+            flags.append(f"GPU {index} was slowed by heat or a power brake for {_slowed(gpu):.1f} s")
+        if gpu.get("xids"):
+            flags.append(f"GPU {index} reported Xid {', '.join(str(one) for one in gpu['xids'])}")
     return tuple(flags)
 
 
-def _gpu_record(states: Sequence[GpuState]) -> dict[str, Any]:
+def _slowed(gpu: dict[str, Any]) -> float:
+    """Seconds; what the power cap did is not counted: under full load it is normal."""
+    names = ("thermally_slowed", "thermally_slowed_by_hardware", "power_braked")
+    return sum(float(gpu.get(f"{name}_seconds", 0.0)) for name in names)
+
+
+def _gpu_record(states: Sequence[GpuState], seconds: float) -> dict[str, Any]:
     clocks = _values(state.sm_clock for state in states)
     power = _values(state.power for state in states)
-    energy = _values(state.energy for state in states)
     record: dict[str, Any] = {}
     if clocks:
         record["sm_clock_mean"], record["sm_clock_min"] = statistics.fmean(clocks), min(clocks)
     if power:
         record["power_mean"] = statistics.fmean(power)
-    if len(energy) > 1:
-        record["energy_joules"] = energy[-1] - energy[0]
+    record |= _energy(states, seconds)
+    for name in ("power_capped", "thermally_slowed", "thermally_slowed_by_hardware", "power_braked"):
+        moved = _growth([getattr(state, name) for state in states])
+        if moved is not None:
+            record[f"{name}_seconds"] = round(moved[0], 3)
+    xids = [state.xids.value for state in states if state.xids.value is not None]
+    if xids and len(xids[-1]) > len(xids[0]):
+        record["xids"] = list(xids[-1][len(xids[0]) :])
     links = {
         f"{state.pcie_generation.value}x{state.pcie_width.value}"
         for state in states
@@ -79,6 +103,29 @@ def _gpu_record(states: Sequence[GpuState]) -> dict[str, Any]:
         disturbing |= mask & DISTURBING_REASONS
     record["throttled_by"] = list(reason_names(disturbing)) if disturbing else []
     return record
+
+
+def _energy(states: Sequence[GpuState], seconds: float) -> dict[str, Any]:
+    """Joules of the whole cell: by the card's counter where its readings span half of the cell, else by mean power.
+
+    The counter is read rarely, because a reading costs milliseconds: what is not spanned is taken to draw as much as
+    what is.
+    """
+    moved = _growth([state.energy for state in states])
+    if moved is not None and moved[1] >= seconds / 2:
+        return {"energy_joules": round(moved[0] / moved[1] * seconds, 3), "energy_from": "counter"}
+    power = _values(state.power for state in states)
+    if power:
+        return {"energy_joules": round(statistics.fmean(power) * seconds, 3), "energy_from": "mean power"}
+    return {}
+
+
+def _growth(readings: "Sequence[Reading[float]]") -> tuple[float, float] | None:
+    """How much a counter grew, and in how many seconds, from its first to its last reading; None for less than two."""
+    known = [one for one in readings if one.value is not None]
+    if not known or known[-1].at <= known[0].at:
+        return None
+    return max(known[-1].require() - known[0].require(), 0.0), known[-1].at - known[0].at
 
 
 def _values(readings: "Iterable[Reading[int] | Reading[float]]") -> list[float]:

@@ -244,7 +244,7 @@ class CellMeasurement:
             flags = (*flags, "output tokens were estimated from chunks: the engine told no usage")
         ended = self._clock.now()
         samples = samples_between(self._run.path / "telemetry.jsonl", started, ended)
-        hardware = hardware_record(samples, self._order.deployment.placement.gpus)
+        hardware = hardware_record(samples, self._order.deployment.placement.gpus, ended - started)
         if kind == "done":
             flags = (*flags, *disturbances(hardware))
         parts = self._parts(wanted, readiness)

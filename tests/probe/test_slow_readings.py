@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import pytest
 from ddconsole.core.host_state import DeviceOpener, RemappedRows
 from ddconsole.core.readings import read, unavailable
 from ddconsole.probe import limits
-from ddconsole.probe.byte_counter import ByteCounter
 from ddconsole.probe.nvml import GpuReader
 from ddconsole.probe.openers import device_openers
+from ddconsole.probe.pcie_traffic import moved
 from ddconsole.probe.recording import RecordedNvml, write_files
 from ddconsole.probe.sampler import HostSampler
 
@@ -58,7 +59,7 @@ def test_recorded_health_of_the_h200(recording: Any, clock: HandClock) -> None:
     assert gpu.xids.unavailable == "not in this driver's library"
 
 
-def test_slow_calls_are_made_every_ten_seconds_and_when_quiet_every_minute(recording: Any, clock: HandClock) -> None:
+def test_slow_calls_are_made_rarely_and_when_quiet_every_minute(recording: Any, clock: HandClock) -> None:
     nvml = RecordedNvml(recording)
     reader = GpuReader(nvml, clock)
 
@@ -71,11 +72,14 @@ def test_slow_calls_are_made_every_ten_seconds_and_when_quiet_every_minute(recor
 
     loud, quiet = calls(quiet=False), calls(quiet=True)
 
-    assert loud["nvmlDeviceGetUtilizationRates"] == quiet["nvmlDeviceGetUtilizationRates"] == 60
-    assert (loud["nvmlDeviceGetTotalEccErrors"], quiet["nvmlDeviceGetTotalEccErrors"]) == (7, 2)
-    assert (loud["nvmlDeviceGetFieldValues"], quiet["nvmlDeviceGetFieldValues"]) == (66, 61)
-    assert (loud["nvmlDeviceGetName"], quiet["nvmlDeviceGetName"]) == (1, 0)
-    assert (loud["nvmlDeviceGetMigMode"], quiet["nvmlDeviceGetMigMode"]) == (1, 1)
+    def asked(call: str) -> tuple[int, int]:
+        return loud[f"nvmlDeviceGet{call}"], quiet[f"nvmlDeviceGet{call}"]
+
+    assert asked("UtilizationRates") == (60, 60)
+    assert asked("ComputeRunningProcesses") == (6, 6)
+    assert asked("MigMode") == (2, 1)
+    assert asked("TotalEnergyConsumption") == (2, 1), "at the border of what is measured, then once a minute"
+    assert asked("Name") == (1, 0)
 
 
 def test_a_field_that_is_not_supported_is_asked_once(recording: Any, clock: HandClock) -> None:
@@ -89,26 +93,41 @@ def test_a_field_that_is_not_supported_is_asked_once(recording: Any, clock: Hand
 
     reader = GpuReader(Counting(recording), clock)
     first = reader.sample().gpus[0]
+    clock.time += 1
     again = reader.sample().gpus[0]
 
     assert first.power_now.unavailable == again.power_now.unavailable == "not supported by this GPU (NVML 3)"
-    assert [186 in wanted for wanted in asked if 197 in wanted] == [True, True, False, True], "GPU 0, 1, 0, 1"
+    assert [186 in wanted for wanted in asked if 74 in wanted] == [True, True, False, True], "GPU 0, 1, 0, 1"
 
 
 def test_rate_of_a_counter_of_32_bits_that_ran_over() -> None:
-    counter = ByteCounter()
-    assert not counter.rate(read(2.0**32 - 1000, 10.0, "field 197")).known
-    assert counter.rate(read(1000.0, 12.0, "field 197")).value == pytest.approx(1000)
-    assert not counter.rate(unavailable("lost", 13.0, "field 197")).known
-    assert not counter.rate(read(5.0, 14.0, "field 197")).known, "no interval across a gap"
+    first, second = read(2.0**32 - 1000, 10.0, "field 197"), read(1000.0, 10.02, "field 197")
+    assert moved(first, second, 0.02).value == 100_000
+    assert not moved(first, second, 0.07).known, "on a link of 64 GB/s it may have run over twice"
+    assert moved(first, unavailable("lost", 10.02, "field 197"), 0.02).unavailable == "lost"
 
 
-def test_rates_come_with_the_second_sample(recording: Any, clock: HandClock) -> None:
-    reader = GpuReader(RecordedNvml(recording), clock)
-    assert reader.sample().gpus[0].pcie_sent.unavailable == "the first reading has no interval"
-    field(recording, 197)["value"]["uiVal"] += 4_000_000
-    clock.time += 2
-    assert reader.sample().gpus[0].pcie_sent.value == 2_000_000
+def test_both_readings_of_a_rate_lie_in_one_sample(recording: Any, clock: HandClock) -> None:
+    asked: list[float] = []
+
+    class Counting(RecordedNvml):
+        """Its counter moves by 4 MB a reading."""
+
+        def nvmlDeviceGetFieldValues(self, handle: int, wanted: list[int]) -> Any:  # noqa: N802  # pynvml's name
+            if 197 in wanted and handle == 0:
+                field(recording, 197)["value"]["uiVal"] += 4_000_000
+                asked.append(time.monotonic())
+            return self._device("nvmlDeviceGetFieldValues", "nvmlDeviceGetFieldValues", handle, (wanted,))
+
+    reader = GpuReader(Counting(recording), clock)
+    reader.sample()  # makes the handles
+    clock.time += 31
+    gpu = reader.sample().gpus[0]
+    assert 0.02 <= asked[1] - asked[0] < 0.06
+    assert gpu.pcie_sent.value == pytest.approx(4_000_000 / (asked[1] - asked[0]), rel=0.05)
+    clock.time += 5
+    assert reader.sample().gpus[0].pcie_sent == gpu.pcie_sent, "kept, with its time"
+    assert len(asked) == 2
 
 
 def test_xids_are_collected_from_the_beginning_on(recording: Any, clock: HandClock) -> None:
