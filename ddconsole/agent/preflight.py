@@ -1,5 +1,7 @@
 """Pre-flight checks of a submission, or of the part of it that one launch is, on this host."""
 
+import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +16,7 @@ from ddconsole.preflight.local_machine import LocalMachine
 from ddconsole.preflight.machine import Machine
 from ddconsole.preflight.rehearsed_machine import RehearsedMachine
 from ddconsole.preflight.run_checks import run_checks
+from ddconsole.preflight.take_inventory import take_inventory
 from ddconsole.probe.monitor import ProbeProblem, one_sample
 from ddconsole.runner.durable import write_json
 from ddconsole.runner.run_directory import RunDirectory
@@ -59,25 +62,40 @@ async def facts_of(
     known_flags: frozenset[str] | None = None,
 ) -> Facts:
     """What the checks go by: the plan's side, and a fresh sample of the machine."""
-    try:
-        host, problem = await one_sample(), ""
-    except ProbeProblem as silent:
-        host, problem = None, str(silent)
+    sampling = asyncio.create_task(_sample())
+    inventory = await take_inventory(LocalMachine())
+    host, problem = await sampling
     plan = _plan_of(submission, deployments, run_directory)
     return Facts(
         plan=plan,
         machine=_machine(submission, plan, host),
         host=host,
         host_problem=problem,
+        inventory=inventory,
+        look_again=_look_again,
+        environment=dict(os.environ),
         engine=engine_of(str(submission.engine["kind"])),
         known_flags=known_flags,
         reach=Reach("local" if submission.host == "local" else f"ssh {submission.host}"),
     )
 
 
+async def _sample() -> tuple[HostState | None, str]:
+    """The machine now, or why not."""
+    try:
+        return await one_sample(), ""
+    except ProbeProblem as silent:
+        return None, str(silent)
+
+
+async def _look_again() -> HostState | None:
+    return (await _sample())[0]
+
+
 def _plan_of(submission: Submission, deployments: tuple[Deployment, ...], run_directory: str) -> PreflightPlan:
     model, expect = submission.model, submission.expect
     port = submission.protocol.get("port")
+    link = expect.get("pcie") or {}
     return PreflightPlan(
         run_directory=run_directory,
         deployments=deployments,
@@ -89,6 +107,9 @@ def _plan_of(submission: Submission, deployments: tuple[Deployment, ...], run_di
         baseline=submission.baseline,
         expected_gpus=expect.get("gpus"),
         expected_gpu_name=str(expect.get("gpu_name") or ""),
+        bind_numa=any(one.placement.bind == "numa" for one in deployments),
+        expected_link=(link.get("gen"), link.get("width")),
+        expected_nodes=expect.get("numa_nodes"),
         ports=(int(port),) if port else (),
         displaced=tuple(DisplacedUnit(str(one["unit"]), int(one["needs_gpu"])) for one in submission.displace),
     )

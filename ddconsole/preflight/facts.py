@@ -1,9 +1,10 @@
 """Everything a check may know: the plan's side as plain values, the machine behind its seam, and one host sample."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from ddconsole.core.host_state import GpuState, HostState
+from ddconsole.core.inventory import Inventory
 from ddconsole.core.sweep import Deployment
 from ddconsole.engines.engine import Engine
 from ddconsole.preflight.machine import Machine
@@ -38,6 +39,11 @@ class PreflightPlan:
     expected_gpus: int | None = None
     expected_gpu_name: str = ""
     """Part of the name."""
+    bind_numa: bool = False
+    """Whether processes are bound to their GPUs' NUMA nodes."""
+    expected_link: tuple[int | None, int | None] = (None, None)
+    """PCIe generation and width that each GPU should have under load."""
+    expected_nodes: int | None = None
     ports: tuple[int, ...] = ()
     """Fixed ports that servers will listen on; free ones taken at launch need no check."""
     displaced: tuple[DisplacedUnit, ...] = ()
@@ -78,10 +84,16 @@ class Facts:
     host: HostState | None
     """One sample, or None with `host_problem`."""
     host_problem: str = ""
+    inventory: Inventory = field(default_factory=lambda: Inventory(problem="the driver was not asked"))
+    """Settings and health of the GPUs."""
+    look_again: Callable[[], Awaitable[HostState | None]] | None = None
+    """One more sample, for what is only wrong when it lasts."""
     engine: Engine | None = None
     """None for an engine that ddconsole does not know: its checks are unknown."""
     known_flags: frozenset[str] | None = None
     """Option strings of this build, where they were asked before: saves the start of a Python with torch in it."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Of the process that starts servers: they inherit it."""
     own_pids: frozenset[int] = frozenset()
     """Processes of this run that may hold GPUs."""
     reach: Reach = field(default_factory=Reach)

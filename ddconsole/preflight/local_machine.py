@@ -39,17 +39,17 @@ class LocalMachine:
             env={**os.environ, **(environment or {})},
             start_new_session=True,
         )
+        out, err = bytearray(), bytearray()
         try:
             async with asyncio.timeout(deadline):
-                out, err = await process.communicate()
+                await asyncio.gather(_read_into(process.stdout, out), _read_into(process.stderr, err), process.wait())
         except TimeoutError:
             await _kill(process)
-            return Ran(None, "", "", time.monotonic() - began)
+            return Ran(None, _text(out), _text(err), time.monotonic() - began)
         except asyncio.CancelledError:
             await _kill(process)
             raise
-        text, complaint = out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
-        return Ran(process.returncode, text, complaint, time.monotonic() - began)
+        return Ran(process.returncode, _text(out), _text(err), time.monotonic() - began)
 
     async def child(self, *arguments: str, deadline: float) -> Ran:
         """Run the driver's child with this interpreter, without anything of this process's paths."""
@@ -164,6 +164,16 @@ async def _in_thread(work: Callable[[], Value]) -> Value:
 
     threading.Thread(target=run, daemon=True, name="machine").start()
     return await future
+
+
+async def _read_into(stream: asyncio.StreamReader | None, kept: bytearray) -> None:
+    """All that a program says, as it says it: what came before the deadline is not lost."""
+    while stream is not None and (piece := await stream.read(65536)):
+        kept += piece
+
+
+def _text(kept: bytearray) -> str:
+    return kept.decode("utf-8", "replace")
 
 
 async def _kill(process: asyncio.subprocess.Process) -> None:

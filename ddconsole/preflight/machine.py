@@ -10,7 +10,7 @@ class Ran:
     """A program that was run to its end, or to its deadline."""
 
     exit_code: int | None
-    """None: it did not end within the deadline and was killed."""
+    """None: it did not end within the deadline and was killed; `out` and `err` are what it said before."""
     out: str
     err: str
     seconds: float

@@ -1,12 +1,14 @@
 """A machine made of plain values: recorded, synthetic, or rehearsed. Nothing of the real one is touched."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ddconsole.preflight.machine import DeviceOpening, DiskRoom, FileStatus, PortUse, Ran
 
 NVIDIA_UVM_MAJOR = 238
+NVIDIA_MAJOR = 195
+"""The driver's own: fixed; the other is given out when its module is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class RecordedMachine:
 
     files: dict[str, bytes] = field(default_factory=dict)
     """Path to content. Folders follow from the paths."""
+    changing: dict[str, Iterator[bytes]] = field(default_factory=dict)
+    """Files that say something else each time they are read as text."""
     sizes: dict[str, int] = field(default_factory=dict)
     """Sizes of files of which only the beginning is in `files`."""
     devices: dict[str, RecordedDevice] = field(default_factory=dict)
@@ -33,6 +37,8 @@ class RecordedMachine:
     children: dict[str, Ran] = field(default_factory=dict)
     """What the driver's child prints, by its first argument."""
     room: DiskRoom = field(default_factory=lambda: DiskRoom("/", 500 * 1024**3, 10_000_000, writable=True))
+    rooms: dict[str, DiskRoom] = field(default_factory=dict)
+    """Of single paths."""
     ports: dict[int, PortUse] = field(default_factory=dict)
     """Ports that are taken."""
     hangs: set[str] = field(default_factory=set)
@@ -75,13 +81,15 @@ class RecordedMachine:
             return FileStatus(device.kind, 0, device.major, device.mode)
         if path in self.files:
             return FileStatus("file", self.sizes.get(path, len(self.files[path])))
-        if any(name.startswith(path.rstrip("/") + "/") for name in self.files):
+        if any(name.startswith(path.rstrip("/") + "/") for name in (*self.files, *self.devices)):
             return FileStatus("folder", 0)
         return None
 
     async def read_text(self, path: str) -> str:
         """A recorded file."""
         await self._hang("read_text", path)
+        if path in self.changing:
+            return next(self.changing[path]).decode("utf-8", "replace")
         return self._content(path).decode("utf-8", "replace")
 
     async def read_bytes(self, path: str, offset: int, length: int) -> bytes:
@@ -99,9 +107,9 @@ class RecordedMachine:
         return tuple(sorted(names))
 
     async def disk_room(self, path: str) -> DiskRoom:
-        """The same for every path."""
+        """As recorded, the same for every path that is not named."""
         await self._hang("disk_room", path)
-        return self.room
+        return self.rooms.get(path, self.room)
 
     async def port_use(self, port: int) -> PortUse:
         """Free, unless it is recorded as taken."""

@@ -15,6 +15,7 @@ from ddconsole.core.clock import clock_from_environment
 from ddconsole.core.host_state import HostState
 from ddconsole.core.host_state_json import host_state_to_json
 from ddconsole.probe.host_text import host_lines
+from ddconsole.probe.inventory import inventory_lines
 from ddconsole.probe.rehearsed import probed_machine
 from ddconsole.probe.sampler import HostSampler
 from ddconsole.probe.watched_sampler import DriverHangs, WatchedSampler
@@ -34,6 +35,10 @@ def main() -> int:
     machine = probed_machine()
     clock = clock_from_environment()
     root = options.root or machine.root
+    if options.inventory:
+        for line in inventory_lines(machine.nvml, clock.now):
+            _write(json.dumps(line, separators=(",", ":")))
+        return 0
     sampler = WatchedSampler(
         lambda left_out: HostSampler(machine.nvml, clock.now, root, tuple(options.disk), machine.simulated, left_out)
     )
@@ -89,6 +94,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m ddconsole.probe", description="Print what this machine is.")
     parser.add_argument("--once", action="store_true", help="one sample as JSON, then end")
     parser.add_argument("--text", action="store_true", help="one sample for people, then end")
+    parser.add_argument("--inventory", action="store_true", help="settings and health, a JSON line a step, then end")
     parser.add_argument("--width", type=int, default=80, help="columns of --text")
     parser.add_argument("--interval", type=float, default=1.0, help="seconds between samples")
     parser.add_argument("--root", type=Path, help="where /sys and /proc are looked for")

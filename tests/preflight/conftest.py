@@ -1,26 +1,22 @@
 """A healthy synthetic host and plan; each test breaks one thing."""
 
-import copy
 import json
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from synthetic_host import NVML, SyntheticHost
 
-from ddconsole.core.host_state import HostState
 from ddconsole.core.sweep import Deployment, Placement, Speculative
 from ddconsole.engines.register import engine
 from ddconsole.preflight.checks.driver_match import MODULE_FILE
 from ddconsole.preflight.checks.uvm_open import DEVICE
 from ddconsole.preflight.facts import DisplacedUnit, Facts, PreflightPlan
 from ddconsole.preflight.machine import Ran
-from ddconsole.preflight.recorded_machine import RecordedDevice, RecordedMachine
-from ddconsole.probe.recording import RecordedNvml
-from ddconsole.probe.sampler import HostSampler
+from ddconsole.preflight.recorded_machine import NVIDIA_MAJOR, RecordedDevice, RecordedMachine
 
-NVML = Path(__file__).parents[1] / "fixtures/nvml"
+AT_REST = b"some avg10=0.00 avg60=0.10 avg300=9.0 total=1\nfull avg10=0 avg60=0.00 avg300=0 total=0\n"
 MODEL = "/dev/shm/Qwen3.6-27B"
 DRAFT = "/dev/shm/Qwen3.6-27B-DFlash"
 HELP = (
@@ -59,28 +55,9 @@ def deployment(identity: str, method: str, gpus: tuple[int, ...], **args: Any) -
 
 
 @pytest.fixture
-def synthetic_host(tmp_path: Path) -> Callable[..., HostState]:
+def synthetic_host(tmp_path: Path) -> SyntheticHost:
     """Eight GPUs on two nodes, made from the recorded H200; `gpus` and `everywhere` change answers of NVML."""
-
-    def make(gpus: dict[int, dict[str, Any]] | None = None, **everywhere: Any) -> HostState:
-        recording = json.loads((NVML / "h200x2.json").read_text())
-        model = recording["devices"][0]
-        model["nvmlDeviceGetName"] = {"value": "NVIDIA RTX PRO 6000 Blackwell Server Edition"}
-        model["nvmlDeviceGetCudaComputeCapability"] = {"value": [12, 0]}
-        devices = [copy.deepcopy(model) for _ in range(8)]
-        for index, device in enumerate(devices):
-            device["nvmlDeviceGetUUID"] = {"value": f"GPU-synthetic-{index}"}
-            device["nvmlDeviceGetPciInfo_v3"] = {"value": {"busId": f"00000000:{index + 16:02X}:00.0"}}
-            device["nvmlDeviceGetMemoryAffinity"] = {"value": [1 << (index // 4)]}
-            device.update((gpus or {}).get(index, {}))
-        synthetic = recording | {"devices": devices, "pairs": [], "nvmlDeviceGetCount": {"value": 8}} | everywhere
-        for node in (0, 1):
-            folder = tmp_path / f"sys/devices/system/node/node{node}"
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "cpulist").write_text(f"{node * 64}-{node * 64 + 63}\n")
-        return HostSampler(RecordedNvml(synthetic), lambda: 5.0, tmp_path).sample()
-
-    return make
+    return SyntheticHost(tmp_path)
 
 
 @pytest.fixture
@@ -97,6 +74,25 @@ def machine() -> RecordedMachine:
         files={
             MODULE_FILE: recorded["proc/driver/nvidia/version"].encode(),
             "/proc/devices": b"Character devices:\n  1 mem\n195 nvidia\n238 nvidia-uvm\n",
+            "/proc/meminfo": b"MemTotal: 515838000 kB\nMemAvailable: 400000000 kB\nShmem: 60000000 kB\n",
+            "/proc/mounts": b"rpool/ct200 / zfs rw 0 0\ntmpfs /dev/shm tmpfs rw,size=257919000k 0 0\n",
+            "/proc/vmstat": b"nr_free_pages 7\npswpin 40\npswpout 2\n",
+            "/proc/self/status": b"Name:\tpython\nCpus_allowed_list:\t0-127\n",
+            "/proc/self/cgroup": b"0::/ns\n",
+            "/proc/sys/kernel/numa_balancing": b"0\n",
+            "/sys/fs/cgroup/ns/memory.max": b"max\n",
+            "/sys/fs/cgroup/cpu.max": b"max 100000\n",
+            "/sys/module/pcie_aspm/parameters/policy": b"[default] performance powersave powersupersave\n",
+            **{
+                f"/sys/bus/pci/devices/0000:{index + 16:02x}:00.0/iommu_group/type": b"identity\n" for index in range(8)
+            },
+            **{
+                f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/{name}": word
+                for cpu in (0, 127)
+                for name, word in (("scaling_governor", b"performance\n"), ("scaling_driver", b"acpi-cpufreq\n"))
+            },
+            **{f"/proc/pressure/{name}": AT_REST for name in ("cpu", "memory", "io")},
+            "/dev/shm/sem.x": b"1234",
             f"{MODEL}/config.json": json.dumps({"text_config": {"layer_types": ["linear_attention"]}}).encode(),
             f"{MODEL}/model.safetensors.index.json": json.dumps(index).encode(),
             f"{MODEL}/model-00001-of-00002.safetensors": safetensors(64),
@@ -104,9 +100,15 @@ def machine() -> RecordedMachine:
             f"{DRAFT}/config.json": b"{}",
             f"{DRAFT}/model.safetensors": safetensors(16),
         },
-        devices={DEVICE: RecordedDevice()},
+        devices={
+            DEVICE: RecordedDevice(),
+            "/dev/nvidiactl": RecordedDevice(major=NVIDIA_MAJOR),
+            **{f"/dev/nvidia{index}": RecordedDevice(major=NVIDIA_MAJOR) for index in range(8)},
+        },
         programs={
             "true": Ran(0, "", "", 0.01),
+            "sleep": Ran(0, "", "", 0.01),
+            "dmesg": Ran(0, "[    0.0] Linux version 6.14.11\n[   12.3] NVRM: loading\n", "", 0.01),
             "systemctl": Ran(
                 0, "LoadState=loaded\nActiveState=inactive\nSubState=dead\nTriggeredBy=\nMainPID=0\n", "", 0
             ),
@@ -115,12 +117,15 @@ def machine() -> RecordedMachine:
         children={
             "libraries": Ran(0, json.dumps(libraries), "", 0.1),
             "cuda": Ran(0, json.dumps(cuda), "", 0.4),
+            "bind": Ran(0, "null\n", "", 0.1),
+            "limits": Ran(0, json.dumps({"files": 1048576, "locked memory": -1, "cores": 0}), "", 0.1),
+            "processes": Ran(0, json.dumps({"looked": 40, "stuck": [], "servers": []}), "", 0.1),
         },
     )
 
 
 @pytest.fixture
-def facts(machine: RecordedMachine, synthetic_host: Callable[..., HostState]) -> Facts:
+def facts(machine: RecordedMachine, synthetic_host: SyntheticHost) -> Facts:
     return Facts(
         plan=PreflightPlan(
             run_directory="/var/lib/ddconsole/runs/r1",
@@ -137,8 +142,14 @@ def facts(machine: RecordedMachine, synthetic_host: Callable[..., HostState]) ->
             expected_gpu_name="RTX PRO 6000",
             ports=(30000,),
             displaced=(DisplacedUnit("ddtree-gpu4.service", 4),),
+            bind_numa=True,
+            expected_link=(5, 16),
+            expected_nodes=2,
+            engine_env={"NCCL_P2P_LEVEL": "SYS"},
         ),
         machine=machine,
         host=synthetic_host(),
+        inventory=synthetic_host.inventory(),
+        environment={"HOME": "/root", "PATH": "/usr/bin"},
         engine=engine("sglang"),
     )

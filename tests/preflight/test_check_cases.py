@@ -1,14 +1,13 @@
 """Cases of single checks, beyond one failure each."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from one_check import arguments, libraries, one, placed, plan
+from synthetic_host import SyntheticHost
 
-from ddconsole.core.host_state import HostState
 from ddconsole.core.sweep import Placement
 from ddconsole.engines.register import engine
 from ddconsole.preflight.check import Outcome
@@ -22,7 +21,7 @@ HELD = {"nvmlDeviceGetMemoryInfo_v2": {"value": {"total": 96 << 30, "used": 71 <
 SOMEBODY = {"nvmlDeviceGetComputeRunningProcesses_v3": {"value": [{"pid": 4242, "usedGpuMemory": 71 << 30}]}}
 NOT_TOLD = {"error": "Insufficient Permissions", "code": 4}
 
-Synthetic = Callable[..., HostState]
+Synthetic = SyntheticHost
 
 
 def somebody_there(facts: Facts, _: RecordedMachine, synthetic: Synthetic) -> Facts:

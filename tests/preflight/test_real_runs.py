@@ -11,6 +11,7 @@ from ddconsole.preflight.facts import Facts, PreflightPlan
 from ddconsole.preflight.local_machine import LocalMachine
 from ddconsole.preflight.rehearsed_machine import RehearsedMachine
 from ddconsole.preflight.run_checks import run_checks
+from ddconsole.preflight.take_inventory import take_inventory
 from ddconsole.probe.monitor import one_sample
 from ddconsole.probe.recording import RecordedNvml, write_files
 from ddconsole.probe.sampler import HostSampler
@@ -22,7 +23,9 @@ async def test_this_machine_for_a_plan_without_gpus(tmp_path: Path) -> None:
 
     findings = await run_checks(facts, Tier.GATE)
 
-    assert {each.id for each in findings if each.outcome is Outcome.PASS} == {"host.reachable", "disk.space"}
+    assert {each.id for each in findings if each.outcome is Outcome.PASS} == {
+        "host.reachable", "disk.space", "memory.room", "proc.stuck",
+    }  # fmt: skip
     assert {each.outcome for each in findings} == {Outcome.PASS, Outcome.SKIP}
     assert not any(each.simulated for each in findings)
 
@@ -38,10 +41,13 @@ async def test_rehearsed_machine_passes_and_every_finding_is_marked(
     )
     machine = RehearsedMachine(host, (plan.model, *plan.drafts))
 
-    findings = await run_checks(replace(facts, plan=plan, host=host, machine=machine), Tier.GATE)
+    known = replace(facts, plan=plan, host=host, machine=machine, inventory=await take_inventory(LocalMachine()))
+    findings = await run_checks(known, Tier.GATE)
 
     assert {each.id: each.observed for each in findings if each.outcome not in {Outcome.PASS, Outcome.SKIP}} == {}
-    assert {each.id for each in findings if each.outcome is Outcome.SKIP} == {"port.free"}
+    assert {each.id for each in findings if each.outcome is Outcome.SKIP} == {
+        "port.free", "gpu.row-remap", "gpu.compute-mode",
+    }, "what is not simulated is left out, and not green"  # fmt: skip
     assert all(each.simulated for each in findings)
 
 

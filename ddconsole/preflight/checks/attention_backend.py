@@ -103,5 +103,5 @@ CHECK = Check(
     "engine.attention-backend",
     "the attention backend fits GPU and model",
     _run,
-    needs=("host.reachable", "gpu.count"),
+    needs=("host.reachable", "driver.answers", "gpu.count"),
 )

@@ -58,6 +58,6 @@ CHECK = Check(
     "cuda.init",
     "CUDA starts on this machine",
     _run,
-    needs=("host.reachable", "driver.match", "dev.uvm-open"),
+    needs=("host.reachable", "driver.match", "driver.answers", "dev.uvm-open"),
     deadline=25.0,
 )

@@ -67,4 +67,9 @@ async def _describe(facts: Facts, pid: int) -> tuple[str, str]:
     return visible_line(command[:160] + (f" [unit {unit}]" if unit else "")), unit
 
 
-CHECK = Check("gpu.foreign-process", "nobody else uses the needed GPUs", _run, needs=("host.reachable", "gpu.count"))
+CHECK = Check(
+    "gpu.foreign-process",
+    "nobody else uses the needed GPUs",
+    _run,
+    needs=("host.reachable", "driver.answers", "gpu.count"),
+)

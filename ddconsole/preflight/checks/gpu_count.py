@@ -70,5 +70,8 @@ async def _driver_list(facts: Facts) -> list[str]:
 
 
 CHECK = Check(
-    "gpu.count", "the GPUs that the plan means are there and answer", _run, needs=("host.reachable", "driver.match")
+    "gpu.count",
+    "the GPUs that the plan means are there and answer",
+    _run,
+    needs=("host.reachable", "driver.match", "driver.answers"),
 )

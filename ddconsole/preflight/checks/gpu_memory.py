@@ -45,4 +45,6 @@ def _list(indices: tuple[int, ...]) -> str:
     return ", ".join(map(str, indices))
 
 
-CHECK = Check("gpu.memory-free", "the needed GPUs' memory is free", _run, needs=("host.reachable", "gpu.count"))
+CHECK = Check(
+    "gpu.memory-free", "the needed GPUs' memory is free", _run, needs=("host.reachable", "driver.answers", "gpu.count")
+)

@@ -58,6 +58,6 @@ CHECK = Check(
     "placement.numa",
     "no placement crosses NUMA nodes without need",
     _run,
-    needs=("host.reachable", "gpu.count"),
+    needs=("host.reachable", "driver.answers", "gpu.count"),
     tier=Tier.STANDARD,
 )

@@ -1,0 +1,204 @@
+"""Every check: what brings a bad outcome about, and what leaves it unknown."""
+
+from broken_hosts import (
+    BLIND_PEERS,
+    HALF_BAR,
+    HELD,
+    NO_PEERS,
+    NODE_0_ONLY,
+    ORPHAN,
+    SMALLER,
+    SOMEBODY,
+    STALLED,
+    WARN,
+    WEDGED,
+    XID,
+    Broken,
+    Change,
+    across,
+    answer,
+    blind,
+    child,
+    device,
+    driver_mismatch,
+    environment,
+    file,
+    hang,
+    known,
+    leftovers,
+    little_memory,
+    no_sample,
+    no_versions,
+    nvml,
+    planned,
+    port_taken,
+    program,
+    room,
+    shard_cut_short,
+    shm_gone,
+    silent,
+    stuck,
+    swapping,
+    unit_active,
+)
+from one_check import arguments
+from synthetic_host import fields
+
+from ddconsole.preflight.checks.uvm_open import DEVICE
+from ddconsole.preflight.facts import Reach
+from ddconsole.preflight.machine import Ran
+from ddconsole.preflight.recorded_machine import RecordedDevice
+
+GOVERNOR = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
+ASPM = "/sys/module/pcie_aspm/parameters/policy"
+IOMMU = "/sys/bus/pci/devices/0000:15:00.0/iommu_group/type"
+NO_CUDA = {"library": "/lib/libcuda.so.580.159.04", "init": 999, "name": "CUDA_ERROR_UNKNOWN"}
+
+
+def flag_unknown() -> Change:
+    return lambda facts, _, __: arguments(facts, **{"speculative-ddtree-bugdet": 16})
+
+
+def backend(name: str) -> Change:
+    return lambda facts, _, __: arguments(facts, **{"attention-backend": name})
+
+
+BROKEN: tuple[Broken, ...] = (
+    Broken(
+        "host.reachable",
+        known(reach=Reach("ssh ct200", "connection refused by ct200:22", "start sshd")),
+        "connection refused by ct200:22",
+        "start sshd",
+    ),
+    Broken("disk.space", room("/var/lib/ddconsole/runs/r1", 1 << 20), "0.0 GiB free under", "make room"),
+    Broken("driver.match", driver_mismatch, "kernel module 580.159.04, libcuda.so.1 575.57.08", "exactly the module's"),
+    Broken("driver.answers", silent(26.0), "GPU 5, nvmlDeviceGetEccMode has not answered for 26 s", "Xid 119"),
+    Broken("dev.nodes", device("/dev/nvidia5", None), "/dev/nvidia5 is not there", "map each of them"),
+    Broken("dev.nodes", device("/dev/nvidiactl", RecordedDevice(kind="file")), "is a file, not a device", "restart it"),
+    Broken("gpu.count", answer(3, "nvmlDeviceGetName", "NVIDIA H200"), "GPU 3 is NVIDIA H200", "not the machine"),
+    Broken("dev.uvm-open", device(DEVICE, RecordedDevice("EPERM")), "device rules forbid", "lxc.cgroup2.devices.allow"),
+    Broken("cuda.init", child("cuda", NO_CUDA), "cuInit gives 999 CUDA_ERROR_UNKNOWN", "/dev/nvidia-uvm first"),
+    Broken(
+        "gpu.recovery", answer(5, "nvmlDeviceGetFieldValues", fields(1)["value"]), "asks for a reset", "reset it on"
+    ),
+    Broken("gpu.ecc-errors", answer(5, "nvmlDeviceGetTotalEccErrors[1,0]", 2), "2 uncorrectable memory", "replaced"),
+    Broken("gpu.row-remap", answer(5, "nvmlDeviceGetRemappedRows", [0, 1, 1, 0]), "waits to be remapped", "reset it"),
+    Broken("gpu.row-remap", answer(5, "nvmlDeviceGetRemappedRows", [0, 9, 0, 1]), "could not be remapped", "replaced"),
+    Broken("gpu.slowdown", answer(5, "nvmlDeviceGetCurrentClocksEventReasons", 0x84), "power brake", "power supplies"),
+    Broken("gpu.xid", program("dmesg", Ran(0, XID.format(number=79), "", 0)), "Xid 79 (the GPU has fallen", "reset"),
+    Broken("gpu.idle", nvml({5: WEDGED}), "GPU 5 100 % busy, no process", "reboot the host"),
+    Broken("gpu.memory-free", nvml({5: HELD}), "GPU 5 has 71.0 GiB in use", "gpu.foreign-process"),
+    Broken("gpu.foreign-process", nvml({5: SOMEBODY}), "pid 4242 on GPU 5", "look before you end it"),
+    Broken("unit.on-needed-gpu", unit_active, "ddtree-gpu4.service is active", "`systemctl stop ddtree-gpu4"),
+    Broken("proc.stuck", child("processes", stuck(driver=True)), "pid 901 hangs in the NVIDIA driver", "reboot"),
+    Broken(
+        "proc.leftovers",
+        child("processes", {"looked": 9, "stuck": [], "servers": [ORPHAN]}),
+        "orphaned servers: pid 902",
+        "look whose they are",
+        WARN,
+    ),
+    Broken("gpu.mig", answer(5, "nvmlDeviceGetMigMode", [1, 1]), "multi-instance mode is on", "nvidia-smi -mig 0"),
+    Broken("gpu.compute-mode", answer(5, "nvmlDeviceGetComputeMode", 2), "prohibited", "nvidia-smi -c 0"),
+    Broken("gpu.ecc-mode", answer(5, "nvmlDeviceGetEccMode", [0, 0]), "on for GPU 4, 6, 7 only", "nvidia-smi -e 1"),
+    Broken("gpu.power-limit", answer(5, "nvmlDeviceGetEnforcedPowerLimit", 450000), "GPU 5 450 W", "nvidia-smi -pl"),
+    Broken("gpu.memory-size", nvml({5: SMALLER}), "GPU 5 has 90.0 GiB", "error correction"),
+    Broken("gpu.same-firmware", answer(5, "nvmlDeviceGetVbiosVersion", "98.02"), "GPU 5 98.02", "note it", WARN),
+    Broken("gpu.bar", answer(5, "nvmlDeviceGetBAR1MemoryInfo", HALF_BAR), "256 MiB", "Resizable BAR", WARN),
+    Broken("driver.persistence", answer(5, "nvmlDeviceGetPersistenceMode", 0), "GPU 5: off", "nvidia-smi -pm 1", WARN),
+    Broken("port.free", port_taken, "port 30000 is taken by pid 812", "look at it first"),
+    Broken("model.complete", shard_cut_short, "model-00002-of-00002.safetensors has", "from /data/models"),
+    Broken("memory.room", little_memory(60 << 30, 66 << 30), "5.0 of 66.0 GiB are left", "tmpfs counts to the limit"),
+    Broken("shm.room", room("/dev/shm", 100 << 20), "0.1 GiB free in /dev/shm", "remount,size"),
+    Broken("shm.leftovers", leftovers, "200 MiB in 21 files", "those of nobody", WARN),
+    Broken("memory.swap", swapping, "9700 pages swapped in a second", "swapped out too", WARN),
+    Broken("engine.flags", flag_unknown(), "speculative-ddtree-bugdet", "speculative-ddtree-budget"),
+    Broken("engine.attention-backend", backend("trtllm_mha"), "is for data-centre Blackwell", "triton"),
+    Broken("cuda.env", environment(CUDA_LAUNCH_BLOCKING="1"), "every kernel waits", "unset it where the agent"),
+    Broken("nccl.env", planned(engine_env={"NCCL_P2P_LEVEL": "NODE"}), "no level that NCCL knows", "SYS for direct"),
+    Broken("nccl.env", planned(engine_env={"NCCL_P2P_LEVL": "SYS"}), "NCCL_P2P_LEVEL is one", "correct it"),
+    Broken("nccl.env", file("/etc/nccl.conf", b"NCCL_P2P_DISABLE=1\n"), "/etc/nccl.conf sets", "into the plan", WARN),
+    Broken("pcie.slot", answer(5, "nvmlDeviceGetMaxPcieLinkGeneration", 4), "GPU 5: generation 4 x16", "another slot"),
+    Broken("p2p.status", nvml(pairs=NO_PEERS), "6 of 6 pairs cannot", "memory of the host", WARN),
+    Broken("pcie.iommu", file(IOMMU, b"DMA-FQ\n"), "translates for GPU 5", "iommu=pt", WARN),
+    Broken("pcie.aspm", file(ASPM, b"default performance [powersave]\n"), "put to sleep", "pcie_aspm=off", WARN),
+    Broken("numa.known", planned(expected_nodes=8), "2 NUMA nodes", "nodes per socket"),
+    Broken("numa.cpus", file("/proc/self/status", NODE_0_ONLY), "no CPU of node 1", "CPUs of both sockets"),
+    Broken("numa.binding", child("bind", "EPERM"), "binding memory gives EPERM", "seccomp"),
+    Broken("numa.balancing", file("/proc/sys/kernel/numa_balancing", b"1\n"), "balancing is on", "sysctl", WARN),
+    Broken("cpu.quota", file("/sys/fs/cgroup/cpu.max", b"400000 100000\n"), "4 CPUs' worth", "cpulimit 0", WARN),
+    Broken("cpu.governor", file(GOVERNOR, b"powersave\n"), "powersave under acpi-cpufreq", "cpupower", WARN),
+    Broken("host.pressure", file("/proc/pressure/memory", STALLED), "memory: 1.2 %", "wait until it is over", WARN),
+    Broken("host.limits", child("limits", {"files": 256}), "256 open files", "ulimit -n"),
+    Broken("plan.baseline", planned(baseline="autoregressive"), "no deployment has the method", "correct `baseline:`"),
+)
+"""For every check that can fail, a failure; for the others, a warning."""
+
+UNKNOWN: tuple[tuple[str, Change, str], ...] = (
+    ("host.reachable", hang("run"), "no answer within"),
+    ("disk.space", hang("disk_room"), "no answer within"),
+    ("driver.match", no_versions, "fewer than two versions"),
+    ("driver.answers", silent(1.0), "it was still being asked"),
+    ("dev.nodes", hang("status"), "no answer within"),
+    ("gpu.count", no_sample, "no sample of the host"),
+    ("dev.uvm-open", hang("open_device"), "no answer within"),
+    ("cuda.init", hang("child"), "no answer within"),
+    (
+        "gpu.recovery",
+        answer(5, "nvmlDeviceGetFieldValues", [{"fieldId": 230, "nvmlReturn": 4}]),
+        "GPU 5: no permission",
+    ),
+    ("gpu.ecc-errors", blind("nvmlDeviceGetTotalEccErrors[1,0]"), "GPU 5: no permission"),
+    ("gpu.row-remap", blind("nvmlDeviceGetRemappedRows"), "GPU 5: no permission"),
+    ("gpu.slowdown", blind("nvmlDeviceGetCurrentClocksEventReasons"), "GPU 5: no permission"),
+    (
+        "gpu.xid",
+        program("dmesg", Ran(1, "", "dmesg: read kernel buffer failed: Operation not permitted", 0)),
+        "cannot be",
+    ),
+    ("gpu.xid", program("dmesg", Ran(0, "", "", 0)), "nothing is known of Xids"),
+    ("gpu.xid", program("dmesg", None), "cannot be read here"),
+    ("gpu.idle", blind("nvmlDeviceGetUtilizationRates"), "GPU 5: no permission"),
+    ("gpu.memory-free", blind("nvmlDeviceGetMemoryInfo_v2"), "GPU 5: no permission"),
+    ("gpu.foreign-process", blind("nvmlDeviceGetComputeRunningProcesses_v3"), "GPU 5: no permission"),
+    ("gpu.foreign-process", nvml({5: HELD}), "held by no process that the driver shows here: GPU 5 71.0 GiB"),
+    ("unit.on-needed-gpu", program("systemctl", Ran(1, "", "not been booted with systemd", 0.0)), "with systemd"),
+    ("proc.stuck", child("processes", "no /proc", 1), "the child ended with 1"),
+    ("proc.leftovers", child("processes", "", None), "something there hangs"),
+    ("gpu.mig", blind("nvmlDeviceGetMigMode"), "GPU 5: no permission"),
+    ("gpu.compute-mode", blind("nvmlDeviceGetComputeMode"), "GPU 5: no permission"),
+    ("gpu.ecc-mode", blind("nvmlDeviceGetEccMode"), "GPU 5: no permission"),
+    ("gpu.power-limit", blind("nvmlDeviceGetEnforcedPowerLimit"), "GPU 5: no permission"),
+    ("gpu.memory-size", blind("nvmlDeviceGetMemoryInfo_v2"), "not known of GPU 5"),
+    ("gpu.same-firmware", blind("nvmlDeviceGetVbiosVersion"), "GPU 5: no permission"),
+    ("gpu.bar", blind("nvmlDeviceGetBAR1MemoryInfo"), "GPU 5: no permission"),
+    ("driver.persistence", blind("nvmlDeviceGetPersistenceMode"), "GPU 5: no permission"),
+    ("port.free", hang("port_use"), "no answer within"),
+    ("model.complete", planned(model="Qwen/Qwen3.6-27B"), "a name on a hub"),
+    ("model.complete", hang("read_bytes"), "no answer within"),
+    ("memory.room", file("/proc/meminfo", None), "neither the control group nor"),
+    ("shm.room", hang("disk_room"), "no answer within"),
+    ("shm.leftovers", shm_gone, "could not be looked at"),
+    ("memory.swap", file("/proc/vmstat", None), "does not count"),
+    ("engine.flags", program("/opt/serving/bin/python", Ran(None, "", "", 90.0)), "its help did not come within 90 s"),
+    ("engine.attention-backend", blind("nvmlDeviceGetCudaComputeCapability"), "compute capability is not known"),
+    ("engine.attention-backend", backend("fa4"), "nothing is known about it on SM120"),
+    ("nccl.env", hang("read_text"), "no answer within"),
+    ("pcie.slot", blind("nvmlDeviceGetMaxPcieLinkGeneration"), "GPU 5: no permission"),
+    ("p2p.status", nvml(pairs=BLIND_PEERS), "no permission"),
+    ("pcie.iommu", hang("read_text"), "no answer within"),
+    ("pcie.aspm", hang("read_text"), "no answer within"),
+    ("numa.known", across, "GPU 4: NVML names 2 nodes"),
+    ("numa.cpus", file("/proc/self/status", b"Name: python\n"), "no Cpus_allowed_list"),
+    ("numa.binding", child("bind", "cannot import", 1), "the child that tries it ended with 1"),
+    ("numa.balancing", hang("read_text"), "no answer within"),
+    ("placement.numa", across, "the node is not known of GPU 4"),
+    ("cpu.quota", file("/sys/fs/cgroup/cpu.max", b"what\n"), "says 'what'"),
+    ("cpu.governor", hang("list_folder"), "no answer within"),
+    ("host.pressure", hang("read_text"), "no answer within"),
+    ("host.limits", child("limits", "", None), "the child ended with None"),
+)
+"""Not measured is never green."""
+
+NEVER_UNKNOWN = frozenset({"plan.baseline", "cuda.env"})
+"""They look at the plan and at this process's environment: everything they need is there."""
