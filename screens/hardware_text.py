@@ -65,6 +65,39 @@ def number(reading: Reading[int] | Reading[float], unit: str = "", *, scale: flo
     return f"{reading.value / scale:,.{digits}f}{unit}"
 
 
+_RATE_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def rate(reading: Reading[float]) -> str:
+    """Bytes a second, `1.2 GB/s`; `n/a` where there is none."""
+    if reading.value is None:
+        return "n/a"
+    value, unit = reading.value, 0
+    while value >= 1000 and unit < len(_RATE_UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    digits = 1 if unit and value < 100 else 0
+    return f"{value:.{digits}f} {_RATE_UNITS[unit]}/s"
+
+
+def trouble_of(gpu: GpuState) -> list[str]:
+    """What is wrong with the card's health, the worst first; nothing where all that is known is well."""
+    found: list[str] = []
+    if gpu.recovery_action.value not in (None, "none"):
+        found.append(f"needs: {gpu.recovery_action.value}")
+    if gpu.xids.value:
+        found.append(f"Xid {', '.join(str(one) for one in gpu.xids.value[-3:])}")
+    if gpu.ecc_uncorrected.value:
+        found.append(f"{gpu.ecc_uncorrected.value} memory errors not corrected")
+    rows = gpu.remapped_rows.value
+    if rows is not None and rows.failed:
+        found.append("could not remap a memory row")
+    elif rows is not None and rows.pending:
+        found.append("a memory row waits for a reset to be remapped")
+    if gpu.aer_uncorrected.value:
+        found.append(f"{gpu.aer_uncorrected.value} PCIe errors not corrected")
+    return found
+
+
 def share(part: Reading[int] | Reading[float], whole: Reading[int] | Reading[float]) -> float | None:
     """`part` of `whole` from 0 to 1; None where either is not known."""
     if part.value is None or not whole.value:

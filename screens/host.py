@@ -8,7 +8,9 @@ from textual.widget import Widget
 
 from ddconsole.core.actions import Place
 from screens.console_screen import ConsoleScreen, Doer
-from screens.host_text import SECTIONS, HostFacts, host_lines
+from screens.host_facts import HostFacts
+from screens.host_sections import SECTIONS
+from screens.host_text import host_lines
 from screens.keys import bindings_at
 from screens.session import Session
 from screens.widgets.lines_view import LinesView

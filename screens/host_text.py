@@ -1,41 +1,16 @@
 """The machine as lines: NUMA domains as boxes with their CPUs, memory and GPUs; then what happened, who, and links."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
-from ddconsole.core import states as st
 from ddconsole.core.host_state import GpuState, HostState, NumaNode
-from ddconsole.core.run_state import RunState
-from screens.hardware_text import bar, number, number_ranges, share, throttling
+from screens.hardware_text import bar, number, rate, share, throttling, trouble_of
+from screens.host_facts import GIB, HostFacts, gpu_users
+from screens.host_sections import SECTIONS
 from screens.spans import EMPTY, Line, Role, Span, cut, fitted, joined, line, shown
 from screens.widgets.status_header import age_in_words
-from screens.widgets.time_series import graph
 
-GIB = float(1 << 30)
-OLD_AFTER = 10.0
-"""Seconds after which a sample is said to be old: the agent takes one a second."""
-SECTIONS = ("time series", "processes", "links")
-
-
-@dataclass(frozen=True, slots=True)
-class HostFacts:
-    """What the host screen shows."""
-
-    host: str
-    machine: HostState | None
-    history: Sequence[HostState]
-    state: RunState
-    now: float
-
-    @property
-    def age(self) -> float:
-        """Seconds since the sample."""
-        return max(0.0, self.now - self.machine.at) if self.machine is not None else 0.0
-
-    @property
-    def old(self) -> bool:
-        """The values are not of now."""
-        return self.age > OLD_AFTER
+_PRESSED = 1.0
+"""Percent of time in which something waits, from which it is worth a word."""
 
 
 def host_lines(facts: HostFacts, size: tuple[int, int], section: int) -> list[Line]:
@@ -45,12 +20,11 @@ def host_lines(facts: HostFacts, size: tuple[int, int], section: int) -> list[Li
     if machine is None:
         return [EMPTY, line((f"  no sample of {shown(facts.host)} yet", Role.DIM))]
     lines = [*_head(facts, machine, width), *_nodes(facts, machine, width)]
-    sections: tuple[Callable[[HostFacts, HostState, int], list[Line]], ...] = (_series, _processes, _links)
     if width >= 110 and height >= 36:
-        for make in sections:
-            lines += [EMPTY, *make(facts, machine, width)]
+        for make in SECTIONS:
+            lines += [EMPTY, *make(facts, machine, size)]
         return lines
-    return [*lines, *sections[section % len(sections)](facts, machine, width)]
+    return [*lines, *SECTIONS[section % len(SECTIONS)](facts, machine, size)]
 
 
 def _head(facts: HostFacts, machine: HostState, width: int) -> list[Line]:
@@ -67,8 +41,23 @@ def _head(facts: HostFacts, machine: HostState, width: int) -> list[Line]:
         first.append((f"CUDA {shown(machine.cuda_driver.value)}", Role.DIM))
     cpus = f"CPU {number(machine.cpu_percent, ' %')} of {number(machine.cpu_count)}"
     load = machine.load.value
-    first += [(cpus, _d(facts)), (f"load {load[0]:.1f}" if load else "", Role.DIM)]
+    first += [(cpus, _d(facts)), (f"load {load[0]:.1f}" if load else "", Role.DIM), *_around(machine)]
     return [fitted(first, width), _memory(facts, machine, width)]
+
+
+def _around(machine: HostState) -> list[Span]:
+    """What waits, what goes over the network, and what watching itself costs."""
+    spans: list[Span] = []
+    for name, reading in (("memory", machine.pressure_memory), ("I/O", machine.pressure_io)):
+        if reading.value is not None and reading.value >= _PRESSED:
+            spans.append((f"waits for {name} {reading.value:.0f} %", Role.WARN))
+    if machine.network_received.known and machine.network_sent.known:
+        down, up = rate(machine.network_received), rate(machine.network_sent)
+        spans.append((f"net ↓{down} ↑{up}", Role.DIM))
+    if machine.probe_cpu.known:
+        quiet = ", quiet" if machine.quiet else ""
+        spans.append((f"watching costs {number(machine.probe_cpu, ' %', digits=1)} of a core{quiet}", Role.DIM))
+    return spans
 
 
 def _memory(facts: HostFacts, machine: HostState, width: int) -> Line:
@@ -82,6 +71,11 @@ def _memory(facts: HostFacts, machine: HostState, width: int) -> Line:
         (told, _d(facts)),
         (f"shm free {number(machine.shm_free, ' GiB', scale=GIB)}", Role.DIM),
     ]
+    limit, limited = machine.memory_limit, machine.memory_limited_use
+    if limit.value is not None and limited.value is not None:
+        tight = limited.value > 0.9 * limit.value
+        text = f"container {limited.value / GIB:,.0f} of {limit.value / GIB:,.0f} GiB"
+        spans.append((text, Role.WARN if tight else Role.DIM))
     spans += [
         (f"{cut(shown(one.path), 20)} free {number(one.free, ' GiB', scale=GIB)}", Role.DIM) for one in machine.disks
     ]
@@ -113,18 +107,6 @@ def _nodes(facts: HostFacts, machine: HostState, width: int) -> list[Line]:
         why = "the driver counts none" if count.known else shown(count.unavailable)
         lines.append(line((f" no GPU: {why}", Role.WARN)))
     return lines
-
-
-def gpu_users(state: RunState) -> Mapping[int, str]:
-    """Which cell, or which launch, is on which GPU."""
-    launch = state.live_launch()
-    if launch is None:
-        return {}
-    deployment = state.deployments[launch.deployment]
-    running = state.running_cell()
-    on_it = running is not None and isinstance(running.state, st.Running) and running.state.launch == launch.number
-    name = running.cell.id if on_it and running is not None else f"launch {launch.number}"
-    return {index: f"{name} {shown(deployment.method)}" for index in deployment.placement.gpus}
 
 
 def _node_title(node: NumaNode, width: int) -> Line:
@@ -161,8 +143,11 @@ def _filled(the_line: Line, width: int) -> Line:
 def _gpu(facts: HostFacts, gpu: GpuState, users: Mapping[int, str], width: int) -> Line:
     """One GPU on one line: utilisation, memory, power, temperature, clock, link, and who is on it."""
     old = facts.old
+    if not gpu.memory_total.known and not gpu.utilisation.known:
+        return line((f"{gpu.index:>2} ", Role.STRONG), (shown(gpu.utilisation.unavailable), Role.BAD))
     wide = width >= 106
     size = max(4, min(16, (width - 96) // 3 if wide else (width - 65) // 2))
+    trouble = trouble_of(gpu)
     user = users.get(gpu.index, "")
     user = user if wide else cut(user, max(0, width - 56 - 2 * size))
     memory = f"{number(gpu.memory_used, '', scale=GIB, digits=1)}/{number(gpu.memory_total, ' GiB', scale=GIB)}"
@@ -181,6 +166,8 @@ def _gpu(facts: HostFacts, gpu: GpuState, users: Mapping[int, str], width: int) 
         text, role = throttling([gpu], stale=old)
         spans.append((f"{number(gpu.sm_clock, ' GHz', scale=1000, digits=2):>8} ", _d(facts)))
         spans.append((f"{text} ", role if role is Role.BAD else Role.DIM))
+    if trouble:
+        return (*spans, (f"{shown(trouble[0])}  ", Role.BAD), (user, Role.DIM if old else Role.LIVE))
     return (*spans, (user, Role.DIM if old else Role.LIVE))
 
 
@@ -204,82 +191,3 @@ def link_span(gpu: GpuState, *, old: bool) -> Span:
     slower = gpu.pcie_width.known and (gpu.pcie_width.value or 0) < (gpu.pcie_width_max.value or 0)
     slower = slower or (busy and (gpu.pcie_generation.value or 9) < (gpu.pcie_generation_max.value or 0))
     return (text, Role.DIM if old or not slower else Role.WARN)
-
-
-# --- sections
-
-
-def _heading(text: str) -> Line:
-    return line((f" {text}", Role.ACCENT))
-
-
-def _series(facts: HostFacts, machine: HostState, width: int) -> list[Line]:
-    """Utilisation of each GPU over the last minutes, and of the CPUs; gaps where nothing was read."""
-    if len(facts.history) < 2:
-        return [_heading("time series"), line((" not enough samples yet", Role.DIM))]
-    minutes = (facts.history[-1].at - facts.history[0].at) / 60
-    cell = 36 if width < 110 else 44
-    each = max(1, width // cell)
-    graphs = [
-        graph("CPU", [one.cpu_percent.value for one in facts.history], (cell - 3, 3), 100.0, "%"),
-        *(_gpu_graph(facts.history, gpu, cell - 3) for gpu in machine.gpus),
-    ]
-    lines = [_heading(f"utilisation, last {minutes:.0f} min, and power")]
-    for start in range(0, len(graphs), each):
-        row = graphs[start : start + each]
-        for number_of_line in range(max(len(one) for one in row)):
-            spans: list[Span] = [(" ", Role.PLAIN)]
-            for one in row:
-                spans += _filled(one[number_of_line] if number_of_line < len(one) else EMPTY, cell - 1)
-                spans.append((" ", Role.PLAIN))
-            lines.append(tuple(spans))
-    return lines
-
-
-def _gpu_graph(history: Sequence[HostState], gpu: GpuState, width: int) -> list[Line]:
-    found = [one.gpu(gpu.index) for one in history]
-    values = [None if one is None or one.utilisation.value is None else float(one.utilisation.value) for one in found]
-    lines = graph(f"GPU {gpu.index}", values, (width, 3), 100.0, "%")
-    return [joined([*lines[0][:2], (number(gpu.power, " W"), Role.DIM)], " "), *lines[1:]]
-
-
-def _processes(facts: HostFacts, machine: HostState, width: int) -> list[Line]:
-    """Who holds GPU memory: ours by the launch's pid, others as foreign."""
-    lines = [_heading("processes on the GPUs")]
-    launch = facts.state.live_launch()
-    users = gpu_users(facts.state)
-    for gpu in machine.gpus:
-        if not gpu.processes.known:
-            lines.append(line((f" GPU {gpu.index}  {shown(gpu.processes.unavailable)}", Role.DIM)))
-            continue
-        for one in gpu.processes.require():
-            memory = "memory not told" if one.memory_bytes is None else f"{one.memory_bytes / GIB:,.1f} GiB"
-            ours = gpu.index in users and launch is not None
-            whose = f"launch {launch.number}'s GPU" if ours and launch is not None else "no launch of this run is here"
-            role = Role.DIM if ours else Role.WARN
-            lines.append(line((f" GPU {gpu.index:<2} pid {one.pid:<8} {memory:>12}  ", Role.PLAIN), (whose, role)))
-    return lines if len(lines) > 1 else [*lines, line((" none", Role.DIM))]
-
-
-def _links(facts: HostFacts, machine: HostState, width: int) -> list[Line]:
-    """How the GPUs reach each other: what lies between, and whether direct reads are possible."""
-    lines = [_heading("links between GPUs")]
-    groups: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
-    for pair in machine.pairs:
-        ancestor = pair.common_ancestor.value or "n/a"
-        nvlink = "NVLink" if pair.nvlink.value else ("no NVLink" if pair.nvlink.known else "NVLink n/a")
-        peer = pair.p2p.value or shown(pair.p2p.unavailable)
-        groups.setdefault((shown(ancestor), nvlink, shown(peer)), []).append((pair.a, pair.b))
-    for (ancestor, nvlink, peer), pairs in groups.items():
-        names = _pairs_in_words(pairs)
-        lines.append(line((f" {ancestor:<9} {nvlink:<10} ", Role.STRONG), (f"direct reads: {peer}   ", Role.PLAIN)))
-        lines.append(line((f"   {cut(names, width - 4)}", Role.DIM)))
-    return lines if len(lines) > 1 else [*lines, line((" no pair of GPUs", Role.DIM))]
-
-
-def _pairs_in_words(pairs: Sequence[tuple[int, int]]) -> str:
-    """`0 with 1-3, 1 with 2-3`."""
-    partners: dict[int, list[int]] = {}
-    for a, b in pairs:
-        partners.setdefault(a, []).append(b)
-    return ", ".join(f"{a} with {number_ranges(others)}" for a, others in partners.items())

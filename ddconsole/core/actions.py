@@ -144,7 +144,7 @@ _LOGS = (
 )
 
 _OTHERS = (
-    _look(Place.HOST, "host-detail", ("i",), "details", "GPU figures, then time series, processes, and links"),
+    _look(Place.HOST, "host-detail", ("i",), "details", "below the GPUs: time series, health, processes, links"),
     _look(Place.PREFLIGHT, "check-again", ("r",), "check again", "run the checks once more"),
     _look(Place.PREFLIGHT, "finding", ("i", "enter"), "details", "evidence and remedy of the finding"),
     _look(Place.RESULTS, "export", ("w",), "export", "write tables, figures and their data to files"),

@@ -5,7 +5,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from ddconsole.core import events as ev
-from ddconsole.core.host_state import GpuProcess, GpuState, HostState, NumaNode, PairState
+from ddconsole.core.host_state import (
+    DeviceOpener,
+    GpuProcess,
+    GpuState,
+    HostState,
+    NumaNode,
+    PairState,
+    RemappedRows,
+)
 from ddconsole.core.readings import read, unavailable
 from ddconsole.core.records import CellProgress
 from ddconsole.core.sweep import Cell, Deployment, Placement, Sampling, Speculative, WorkloadPoint, to_json
@@ -246,6 +254,21 @@ def gpu(index: int, at: float, *, busy: bool = False, seconds: int = 0, node: in
         numa_node=read(node if node is not None else index // 4, at, "sysfs"),
         compute_capability=read((12, 0), at, "nvml"),
         processes=read((GpuProcess(41005, round(82.9 * GIB)),) if busy else (), at, "nvml"),
+        openers=read((DeviceOpener(41005, "root", "sglang::scheduler_TP0"),) if busy else (), at, "/proc/*/fd"),
+        power_now=read(318.0 if busy else 34.0, at, "field 186"),
+        power_capped=read(12.5 if busy else 0.0, at, "field 74"),
+        thermally_slowed=read(0.0, at, "field 269"),
+        pcie_sent=read(2.1e9 if busy else 1e4, at, "field 197"),
+        pcie_received=read(3.4e9 if busy else 2e4, at, "field 198"),
+        pcie_replays=read(0, at, "field 94"),
+        aer_corrected=read(0, at, "sysfs"),
+        aer_uncorrected=read(0, at, "sysfs"),
+        ecc_corrected=read(0, at, "nvml"),
+        ecc_uncorrected=read(0, at, "nvml"),
+        remapped_rows=read(RemappedRows(0, 0, pending=False, failed=False), at, "nvml"),
+        recovery_action=read("none", at, "field 230"),
+        xids=read((), at, "nvml"),
+        persistence=read(value=True, at=at, source="nvml"),
     )
 
 
@@ -260,6 +283,7 @@ def machine(at: float, seconds: int = 0, gpus: int = 8, busy: tuple[int, ...] = 
             read(378 * GIB, at, "sysfs"),
             read((310 - 90 * node) * GIB, at, "sysfs"),
             tuple(card.index for card in cards if card.numa_node.value == node),
+            read((10, 32) if node == 0 else (32, 10), at, "sysfs"),
         )
         for node in range(2)
     )
@@ -270,6 +294,8 @@ def machine(at: float, seconds: int = 0, gpus: int = 8, busy: tuple[int, ...] = 
             read("NODE" if cards[a].numa_node == cards[b].numa_node else "SYS", at, "nvml"),
             read("ok", at, "nvml"),
             read(value=False, at=at, source="nvml"),
+            read("ok", at, "nvml"),
+            read("not supported", at, "nvml"),
         )
         for a in range(gpus)
         for b in range(a + 1, gpus)
@@ -293,6 +319,12 @@ def machine(at: float, seconds: int = 0, gpus: int = 8, busy: tuple[int, ...] = 
         memory_available=read(520 * GIB, at, "psutil"),
         shm_total=read(378 * GIB, at, "statvfs"),
         shm_free=read(240 * GIB, at, "statvfs"),
+        pressure_memory=read(0.0, at, "proc"),
+        pressure_io=read(0.0, at, "proc"),
+        network_sent=read(3.1e4, at, "psutil"),
+        network_received=read(2.2e3, at, "psutil"),
+        probe_cpu=read(0.4, at, "process_time"),
+        quiet=bool(busy),
     )
 
 

@@ -2,10 +2,12 @@ from dataclasses import replace
 
 import pytest
 
-from ddconsole.core.host_state import GpuProcess, HostState
+from ddconsole.core.host_state import NOT_READ, DeviceOpener, GpuProcess, HostState, RemappedRows
 from ddconsole.core.readings import read, unavailable
-from screens.hardware_text import bar, number_ranges
-from screens.host_text import HostFacts, gpu_users, host_lines
+from ddconsole.probe.nvml import unreadable_gpu
+from screens.hardware_text import bar, number_ranges, rate
+from screens.host_facts import HostFacts, gpu_users
+from screens.host_text import host_lines
 from screens.spans import Line, Role, plain
 from screens.widgets.time_series import braille
 from tests.screens import ct200
@@ -65,7 +67,7 @@ def test_what_is_not_known_is_neither_zero_nor_an_error() -> None:
         processes=unavailable("no permission", 1000.0, "nvml"),
         clock_event_reasons=unavailable("no", 1000.0, "nvml"),
     )
-    text = text_of(drawn(replace(machine, gpus=(gpu,)), section=1))
+    text = text_of(drawn(replace(machine, gpus=(gpu,)), section=2))
     assert "n/a" in text
     assert "····" in text
     assert "no permission" in text
@@ -111,17 +113,98 @@ def test_gpus_without_a_node_have_a_box_of_their_own() -> None:
 def test_a_foreign_process_is_told_from_ours() -> None:
     machine = ct200.machine(1000.0)
     foreign = replace(machine.gpus[0], processes=read((GpuProcess(2210, None),), 1000.0, "nvml"))
-    text = text_of(drawn(replace(machine, gpus=(foreign, *machine.gpus[1:])), section=1))
+    text = text_of(drawn(replace(machine, gpus=(foreign, *machine.gpus[1:])), section=2))
     assert "pid 2210" in text
     assert "no launch of this run is here" in text
     assert "launch 5's GPU" in text
 
 
-def test_links_say_what_lies_between_and_whether_direct_reads_work() -> None:
-    text = text_of(drawn(ct200.machine(1000.0), section=2))
+def test_a_process_is_named_as_this_container_sees_it() -> None:
+    text = text_of(drawn(ct200.machine(1000.0), (119, 24), section=2))
+    assert "root: sglang::scheduler_TP0" in text
+
+
+def test_a_process_that_the_driver_numbers_otherwise_is_shown_by_its_own_pid() -> None:
+    machine = ct200.machine(1000.0, gpus=1, busy=())
+    gpu = replace(
+        machine.gpus[0],
+        processes=read((GpuProcess(2_210_077, 1 << 30),), 1000.0, "nvml"),
+        openers=read((DeviceOpener(311, "mara", "python train.py"),), 1000.0, "/proc"),
+    )
+    text = text_of(drawn(replace(machine, gpus=(gpu,)), section=2))
+    assert "pid 2210077" in text
+    assert "opened by 311" in text
+    assert "mara: python train.py" in text
+
+
+def test_links_say_what_lies_between_and_whether_direct_access_works() -> None:
+    text = text_of(drawn(ct200.machine(1000.0), section=3))
     assert "NODE" in text
-    assert "direct reads: ok" in text
+    assert "direct reads: ok, direct writes: ok, direct atomics: not supported" in text
     assert "0 with 4-7" in text
+
+
+def test_pair_matrix_marks_pairs_without_direct_reads() -> None:
+    machine = ct200.machine(1000.0, gpus=4)
+    blocked = replace(machine.pairs[0], p2p=read("chipset not supported", 1000.0, "nvml"))
+    lines = drawn(replace(machine, pairs=(blocked, *machine.pairs[1:])), (159, 42))
+    matrix = [plain(one).split() for one in lines if plain(one).startswith(" GPU ") and "NODE" in plain(one)]
+    assert matrix[0][:6] == ["GPU", "0", "·", "NODE!", "SYS", "SYS"]
+    assert matrix[3][:6] == ["GPU", "3", "SYS", "SYS", "NODE", "·"]
+
+
+def test_health_says_what_was_looked_at_and_traffic() -> None:
+    text = text_of(drawn(ct200.machine(1000.0), section=1))
+    assert "GPU 0-7: well: ECC, remapped rows, no Xid, no reset wanted, PCIe errors" in text
+    assert "↑ 2.1 GB/s ↓ 3.4 GB/s" in text
+    assert "by power cap 12 s" in text
+
+
+def test_a_sick_card_is_bad_news_in_the_overview_and_in_health() -> None:
+    machine = ct200.machine(1000.0, gpus=2)
+    sick = replace(
+        machine.gpus[1],
+        xids=read((13, 79), 1000.0, "nvml"),
+        ecc_uncorrected=read(3, 1000.0, "nvml"),
+        recovery_action=read("GPU reset", 1000.0, "field 230"),
+        remapped_rows=read(RemappedRows(1, 1, pending=True, failed=False), 1000.0, "nvml"),
+    )
+    lines = drawn(replace(machine, gpus=(machine.gpus[0], sick)), (159, 24), section=1)
+    bad = [text.strip() for one in lines for text, role in one if role is Role.BAD]
+    assert bad[0] == "needs: GPU reset"
+    assert bad[1:] == [
+        "needs: GPU reset",
+        "Xid 13, 79",
+        "3 memory errors not corrected",
+        "a memory row waits for a reset to be remapped",
+    ]
+    assert "GPU 0: well" in text_of(lines)
+
+
+def test_what_is_not_known_of_health_is_not_called_well() -> None:
+    machine = ct200.machine(1000.0, gpus=1)
+    gpu = replace(machine.gpus[0], xids=unavailable("no events", 1000.0, ""), ecc_uncorrected=NOT_READ)
+    text = text_of(drawn(replace(machine, gpus=(gpu,)), section=1))
+    assert "well: remapped rows, no reset wanted, PCIe errors not known: ECC, no Xid" in text
+
+
+def test_a_card_that_does_not_answer_says_since_when_in_its_row() -> None:
+    machine = ct200.machine(1000.0, gpus=2)
+    why = "no answer to nvmlDeviceGetPowerUsage since 12:00:01: the driver hangs on this GPU"
+    lost = replace(unreadable_gpu(1, why, 1000.0), numa_node=machine.gpus[1].numa_node)
+    lines = drawn(replace(machine, gpus=(machine.gpus[0], lost)), (119, 24))
+    row = next(one for one in lines if plain(one).startswith("│  1 "))
+    assert why in plain(row)
+    assert any(role is Role.BAD for _, role in row)
+
+
+@pytest.mark.parametrize(
+    ("bytes_a_second", "text"),
+    [(0.0, "0 B/s"), (999.0, "999 B/s"), (2200.0, "2.2 kB/s"), (59.3e9, "59.3 GB/s"), (123e6, "123 MB/s")],
+)
+def test_rates(bytes_a_second: float, text: str) -> None:
+    assert rate(read(bytes_a_second, 1.0, "field 197")) == text
+    assert rate(unavailable("no", 1.0, "field 197")) == "n/a"
 
 
 def test_who_is_on_which_gpu() -> None:
@@ -138,6 +221,8 @@ async def test_the_screen_shows_samples_as_they_come_and_sections_by_key() -> No
         feed.set_host(ct200.machine(feed.clock + 1, busy=(0, 7)))
         await settled(pilot)
         assert screen_text(app).count("312/600 W") == 2
+        await pressed(pilot, "i")
+        assert "health, and traffic of the links" in screen_text(app)
         await pressed(pilot, "i")
         assert "processes on the GPUs" in screen_text(app)
         await pressed(pilot, "i")
