@@ -25,6 +25,8 @@ _FIRST_INTERVAL = 0.2
 """Seconds between the two samples of `--once`: a CPU percentage needs an interval."""
 
 
+_SHORTEST_INTERVAL = 0.1
+"""Real seconds: a rehearsal's clock may run sixty times faster, the machine under it does not."""
 _GIVEN_UP = 5
 """Exit status when another process must look: the driver hangs as a whole, or was changed."""
 
@@ -51,7 +53,7 @@ def main() -> int:
             sys.stdout.flush()
             os._exit(0)  # a thread that is stuck in the driver must not be waited for
         _end_with_parent()
-        _sample_for_ever(sampler, root, clock.real_seconds(options.interval))
+        _sample_for_ever(sampler, root, max(clock.real_seconds(options.interval), _SHORTEST_INTERVAL))
     except DriverHangs as problem:
         print(problem, file=sys.stderr, flush=True)  # noqa: T201  # the monitor reads it
         os._exit(_GIVEN_UP)
