@@ -33,6 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; the exit status. Every expected failure is one line on standard error, never a traceback."""
     options = parser().parse_args(arguments)
     verb = options.verb or "open"
+    if sys.stdout.isatty():
+        from ddconsole.commands.terminal import mend_terminal  # noqa: PLC0415  # a status bar has no use for it
+
+        mend_terminal()
     try:
         module = import_module(_MODULES[verb])
     except ModuleNotFoundError as problem:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -220,6 +221,11 @@ def _lock(path: Path) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as problem:
+        holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
         os.close(descriptor)
-        raise JournalHeld(f"{path.parent.name} is conducted by another agent") from problem
+        by = f"another agent ({holder})" if holder else "another agent"
+        raise JournalHeld(f"{path.parent.name} is conducted by {by}; {path} is its lock") from problem
+    with contextlib.suppress(OSError):  # for the words above only: a full disk takes nothing from the lock
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"pid {os.getpid()} on {socket.gethostname()}".encode(), 0)
     return descriptor

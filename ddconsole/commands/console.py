@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ddconsole.commands.exporting import console_export
+from ddconsole.commands.terminal import noted_terminal
 from ddconsole.link.feed import RunFeed
 from ddconsole.link.prompting import Prompts
 
@@ -18,4 +19,5 @@ async def open_app(
     """The console on a run, whose exports go into its folder; the exit status when the operator leaves."""
     from screens.app import run_console  # noqa: PLC0415  # Textual takes a third of a second: only where it opens
 
-    return await run_console(feed, preflight=preflight, export=console_export(folder), prompts=prompts)
+    with noted_terminal():
+        return await run_console(feed, preflight=preflight, export=console_export(folder), prompts=prompts)

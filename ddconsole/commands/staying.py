@@ -98,6 +98,7 @@ class _Lines:
         self._launches: dict[int, tuple[st.LaunchPhase, str]] = {}
         self._phase: st.RunPhase | None = None
         self._link: LinkPhase | None = None
+        self._trouble = ""
 
     def look(self, feed: RunFeed) -> None:
         """Print the differences since the last look."""
@@ -106,6 +107,9 @@ class _Lines:
             self._link = feed.link.phase
             if self._link is not LinkPhase.UP:
                 print(f"  link {self._link.value}: {visible_line(feed.link.detail)}", flush=True)
+        if feed.link.trouble != self._trouble:
+            self._trouble = feed.link.trouble
+            print(f"  {visible_line(self._trouble) or 'the agent goes on'}", flush=True)
         self._look_at_launches(state)
         self._look_at_cells(state)
         if state.phase is not self._phase:

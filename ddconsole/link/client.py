@@ -40,6 +40,8 @@ class LinkState:
     round_trip: float | None = None
     """Seconds."""
     next_try: float | None = None
+    trouble: str = ""
+    """What the agent says keeps it from its work and may stand in no journal, such as storage that failed."""
 
 
 class AgentError(Exception):

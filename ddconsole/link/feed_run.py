@@ -197,7 +197,7 @@ class LiveRunFeed:
         hello = await self._client.hello()
         answered = self._wall()
         self._set_clock(hello.now, (asked + answered) / 2, hello)
-        self.link = replace(self.link, round_trip=answered - asked)
+        self.link = replace(self.link, round_trip=answered - asked, trouble="; ".join(hello.problems))
         if hello.simulated and not self.simulated:
             self.simulated = True
             self._board.mark("state")

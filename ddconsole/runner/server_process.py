@@ -1,6 +1,7 @@
 """The server under test as a tree of processes: started in the launch's folder, known by identity, ended in steps."""
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import signal
@@ -36,6 +37,15 @@ def become_subreaper() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
+_OOM_SCORE = 500
+"""Of a server, children included: where memory runs out, the kernel ends it before runner and agent, which tell why."""
+
+
+def _let_it_go_first(pid: int) -> None:
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/oom_score_adj").write_text(str(_OOM_SCORE))
+
+
 class ServerProcess:
     """One server's process tree."""
 
@@ -66,6 +76,7 @@ class ServerProcess:
                 start_new_session=True,
                 preexec_fn=binding.apply if binding.cpus else None,
             )
+        _let_it_go_first(self._process.pid)
         self.main = identify(self._process.pid)
         if self.main is None:
             raise OSError(f"the server (pid {self._process.pid}) was gone at once")

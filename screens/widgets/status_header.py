@@ -70,6 +70,7 @@ def _parts(facts: HeaderFacts) -> list[tuple[int, list[Span]]]:
         (0, [(cut(shown(facts.run), 24), Role.TITLE)]),
         (0, [(cut(shown(facts.host), 16) + " ", Role.STRONG), link_span(facts.link, facts.console_now)]),
         (0, [*_phase(state, old=_is_old(facts.link)), (f" {done}/{total}", Role.STRONG)]),
+        (0, [(f"! {cut(shown(facts.link.trouble), 48)}", Role.ALARM)] if facts.link.trouble else []),
         (1, [(f"✗ {failed} failed", Role.BAD)] if failed else []),
         (2, [(f"⊘ {blocked} blocked", Role.BAD)] if blocked else []),
         (6, [(f"◇ {unfit} unfit", Role.WARN)] if unfit else []),

@@ -7,7 +7,6 @@ A rule fires once for all processes that it is given to: `fired` is a file that 
 match are counted in the file `count`, so that a rule can name the n-th of a whole run, whoever does it.
 """
 
-import errno
 import json
 import os
 import runpy
@@ -38,7 +37,7 @@ class Rule:
     number: int = 1
     """The n-th append (or replacement) of such a file."""
     error: int = 0
-    """errno instead of a kill; it goes on failing until `folder/mended` is there."""
+    """errno instead of a kill: from when `folder/armed` is there until `folder/mended` is."""
     modes: tuple[str, ...] = ()
     """A chain: the n-th append is killed in the n-th of these modes, round and round, each number once."""
     stride: int = 1
@@ -53,6 +52,7 @@ class FailingDisk(Disk):
         self._folder = Path(rule.folder)
         self._now = ""
         """The mode of the append that is going on, if it is to be killed."""
+        self._half_written = False
 
     # --- which operation this is
 
@@ -85,10 +85,16 @@ class FailingDisk(Disk):
 
     def _fail_if(self, where: str, path: Path) -> None:
         rule = self._rule
-        if rule.error and rule.where == where and self._matches(path) and not (self._folder / "mended").exists():
-            with (self._folder / "fired").open("a") as file:
-                file.write(f"{where} {path.name}\n")
-            raise OSError(rule.error, os.strerror(rule.error), str(path))
+        if rule.error and rule.where == where and self._matches(path) and self._failing():
+            self._fail(where, path)
+
+    def _failing(self) -> bool:
+        return (self._folder / "armed").exists() and not (self._folder / "mended").exists()
+
+    def _fail(self, where: str, path: Path) -> None:
+        with (self._folder / "fired").open("a") as file:
+            file.write(f"{where} {path.name}\n")
+        raise OSError(self._rule.error, os.strerror(self._rule.error), str(path))
 
     # --- the operations
 
@@ -98,8 +104,12 @@ class FailingDisk(Disk):
 
     def write(self, descriptor: int, data: memoryview, path: Path) -> int:
         self._fail_if("write", path)
-        if self._rule.where == "short" and self._rule.error and self._matches(path) and self._short(descriptor, data):
-            self._fail_again(path)
+        if self._rule.where == "short" and self._matches(path) and self._failing():
+            if len(data) > 1 and not self._half_written:
+                self._half_written = True
+                return super().write(descriptor, data[: len(data) // 2], path)
+            self._half_written = False
+            self._fail("short", path)
         if not self._rule.error and self._matches(path):
             self._begin()
             self._die_if("before")
@@ -109,17 +119,6 @@ class FailingDisk(Disk):
         written = super().write(descriptor, data, path)
         self._die_if("written")
         return written
-
-    def _short(self, descriptor: int, data: memoryview) -> bool:
-        if (self._folder / "mended").exists():
-            return False
-        os.write(descriptor, data[: len(data) // 2])
-        return True
-
-    def _fail_again(self, path: Path) -> None:
-        with (self._folder / "fired").open("a") as file:
-            file.write(f"short {path.name}\n")
-        raise OSError(self._rule.error, os.strerror(self._rule.error), str(path))
 
     def sync(self, descriptor: int, path: Path) -> None:
         self._fail_if("sync", path)
@@ -140,6 +139,11 @@ class FailingDisk(Disk):
 def environment(rule: Rule) -> dict[str, str]:
     """What a process must find in its environment."""
     return {ENVIRONMENT: json.dumps(asdict(rule))}
+
+
+def arm(rule: Rule) -> None:
+    """From now on what the rule names fails."""
+    (Path(rule.folder) / "armed").touch()
 
 
 def mend(rule: Rule) -> None:
@@ -174,5 +178,4 @@ def install() -> None:
 if __name__ == "__main__":
     install()
     module = sys.argv.pop(1)
-    assert errno.EIO
     runpy.run_module(module, run_name="__main__", alter_sys=True)

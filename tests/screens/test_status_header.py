@@ -23,3 +23,12 @@ def test_trouble_and_debts_outlive_the_time_left() -> None:
     assert widths["blocked"] < widths["left"]
     assert widths["debt:"] < widths["left"]
     assert "SIMULATED" in header(feed, 40)
+
+
+def test_what_the_journal_cannot_take_is_said_at_80_columns() -> None:
+    feed = ct200.midway()
+    link = LinkState(
+        LinkPhase.UP, since=0.0, heard=100.0, round_trip=0.012, trouble="demo: STORAGE FAILED: a sync of /x"
+    )
+    facts = HeaderFacts("demo", "ct200", feed.state, link, feed.clock, 100.0, left=5400.0, simulated=False)
+    assert "! demo: STORAGE FAILED" in "".join(text for text, _ in header_line(facts, 80))[:80]
