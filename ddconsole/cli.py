@@ -25,6 +25,7 @@ _MODULES = {
     "export": "ddconsole.commands.export",
     "status": "ddconsole.commands.status",
     "edit": "ddconsole.commands.steer",
+    "debts": "ddconsole.commands.debts",
     **dict.fromkeys((*_CELL_VERBS, *_RUN_VERBS), "ddconsole.commands.steer"),
 }
 
@@ -179,6 +180,13 @@ def _add_steering(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         verb.add_argument("--because", default="")
         _add_host(verb)
         _add_json(verb)
+    debts = _verb(verbs, "debts", "units that a run has stopped and not put back yet; status 1 while there are any")
+    debts.add_argument("run", metavar="RUN", nargs="?")
+    what = debts.add_mutually_exclusive_group()
+    what.add_argument("--settle", action="store_true", help="put them back now: the run is paused or over")
+    what.add_argument("--waive", metavar="UNIT", action="append", help="leave it alone: starting it is up to you")
+    _add_host(debts)
+    _add_json(debts)
 
 
 if __name__ == "__main__":

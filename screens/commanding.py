@@ -25,6 +25,7 @@ _YES: dict[st.CellCommand | st.RunCommand, str] = {
     st.CellCommand.DUPLICATE: "add the copy",
     st.RunCommand.DRAIN: "no new launches",
     st.RunCommand.STOP: "stop the sweep now",
+    st.RunCommand.WAIVE: "waive, I start it myself",
 }
 _TITLES: dict[st.CellCommand | st.RunCommand, str] = {
     st.CellCommand.START: "Start next?",
@@ -35,7 +36,10 @@ _TITLES: dict[st.CellCommand | st.RunCommand, str] = {
     st.CellCommand.DUPLICATE: "Duplicate?",
     st.RunCommand.DRAIN: "Take no new launches?",
     st.RunCommand.STOP: "Stop the whole sweep now?",
+    st.RunCommand.WAIVE: "Leave what was stopped as it is?",
 }
+
+_ABOUT_DEBTS = (st.RunCommand.SETTLE, st.RunCommand.WAIVE)
 
 
 class Commander:
@@ -77,6 +81,8 @@ class Commander:
             return "this run is read from disk: it cannot be told anything. Attach to its host to go on with it"
         if feed.link.phase is not LinkPhase.UP:
             return f"the link to {feed.host} is {feed.link.phase}: nothing can be told to the sweep now (ctrl+r tries)"
+        if action.command in _ABOUT_DEBTS and not feed.state.debts:
+            return "this run has stopped no unit that is not back"
         return refusal(action, feed.state, rows)
 
     def send(
@@ -119,6 +125,8 @@ class Commander:
             f"{row.cell.id}  {cell_label(row.cell, feed.state.deployments[row.cell.deployment])}  ({row.state.phase})"
             for row in rows
         ]
+        if action.command is st.RunCommand.WAIVE:
+            labels = [f"{shown(debt.what)}  {shown(debt.problem)}".rstrip() for debt in feed.state.debts.values()]
         if isinstance(action.command, st.CellCommand) and not rows:
             labels = ["nothing any more: it has moved on in the meantime"]
         many = f" ({len(rows)} cells)" if len(rows) > 1 else ""
@@ -141,4 +149,5 @@ class Commander:
         if why:
             self._tell(why, True)
             return
-        self.send(action.command, [row.cell.id for row in targets(action, rows)])
+        waived = self._session.feed.state.debts if action.command is st.RunCommand.WAIVE else ()
+        self.send(action.command, [row.cell.id for row in targets(action, rows)], dict.fromkeys(waived))

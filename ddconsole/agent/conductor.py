@@ -5,8 +5,10 @@ import contextlib
 import logging
 import shutil
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from ddconsole.agent import after_boot
+from ddconsole.agent.debts import CannotDisplace, Debts
 from ddconsole.agent.journal import Journal
 from ddconsole.agent.launch_orders import LaunchOrders
 from ddconsole.agent.launcher import Launcher
@@ -46,6 +48,14 @@ Recheck = Callable[[RunState], Awaitable[tuple[str, ...]]]
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """What is looked at before servers are started."""
+
+    gate: Gate
+    recheck: Recheck
+
+
 class Conductor:
     """Conducts one run until it has ended and is quiet."""
 
@@ -56,8 +66,8 @@ class Conductor:
         orders: LaunchOrders,
         engine: Engine,
         launcher: Launcher,
-        gate: Gate,
-        recheck: Recheck,
+        checks: Checks,
+        debts: Debts,
         clock: Clock,
     ) -> None:
         self.run = run
@@ -65,14 +75,16 @@ class Conductor:
         self._orders = orders
         self._engine = engine
         self._launcher = launcher
-        self._gate = gate
-        self._recheck = recheck
+        self._checks = checks
+        self._debts = debts
         self._clock = clock
         self._wake = asyncio.Event()
         self._events: RunnerEvents | None = None
         self._events_of = 0
         self._control: Control | None = None
         self._control_at = 0.0
+        self._gated: NextLaunch | None = None
+        """The launch that the gate let through, while units are being stopped for it."""
         self._pause_owed = False
         self.trouble = ""
         """What keeps the sweep from going on, while that cannot stand in the journal."""
@@ -85,7 +97,7 @@ class Conductor:
     def active(self) -> bool:
         """Whether the run still needs a conductor."""
         state = self.journal.state
-        return state.phase is not st.RunPhase.ENDED or state.live_launch() is not None
+        return state.phase is not st.RunPhase.ENDED or state.live_launch() is not None or self._debts.busy
 
     async def conduct(self) -> None:
         """Look and act, for ever; storage that fails or a defect of ours pauses the sweep and ends nothing."""
@@ -173,7 +185,7 @@ class Conductor:
             after_boot.say_so(self.journal, self.run, why, await self._orders.host())
         if state.phase is not st.RunPhase.RUNNING:
             return
-        findings = await self._recheck(state)
+        findings = await self._checks.recheck(state)
         if self.journal.state.phase is not st.RunPhase.RUNNING:
             return
         if after_boot.new_findings(state, findings):
@@ -247,7 +259,12 @@ class Conductor:
     # --- no launch lives
 
     async def _begin_next(self) -> None:
+        """End the run or begin its next launch; neither while a unit is being put back: it would disturb a launch."""
+        if not await self._debts.put_back():
+            return
         state = self.journal.state
+        if state.phase is not st.RunPhase.RUNNING:
+            self._gated = None
         if state.phase in (st.RunPhase.PAUSED, st.RunPhase.ENDED):
             return
         if state.phase is not st.RunPhase.RUNNING:
@@ -258,15 +275,32 @@ class Conductor:
         if due is None:
             self.journal.append([RunEnded("complete")])
             return
-        findings = await self._gate(due.deployment, state)
+        if due != self._gated:
+            findings = await self._checks.gate(due.deployment, state)
+            if findings:
+                self._hold_back(due, findings)
+                return
+            self._gated = due
+        await self._launch_when_clear(due)
+
+    async def _launch_when_clear(self, due: NextLaunch) -> None:
+        """Begin the launch once the units that the plan displaces for it are down; the next look sees to the rest."""
+        try:
+            clear = await self._debts.clear_away(self.journal.state.deployments[due.deployment])
+        except CannotDisplace as problem:
+            self._hold_back(due, (str(problem),))
+            return
+        if clear and self.journal.state.phase is st.RunPhase.RUNNING:
+            self._gated = None
+            await self._launch(due)
+
+    def _hold_back(self, due: NextLaunch, findings: tuple[str, ...]) -> None:
+        self._gated = None
         if self.journal.state.phase is not st.RunPhase.RUNNING:
             return
-        if findings:
-            self.journal.append(
-                [LaunchHeld(due.deployment, findings), RunPaused(_BY, f"launch held back: {'; '.join(findings)}")]
-            )
-            return
-        await self._launch(due)
+        self.journal.append(
+            [LaunchHeld(due.deployment, findings), RunPaused(_BY, f"launch held back: {'; '.join(findings)}")]
+        )
 
     async def _launch(self, due: NextLaunch) -> None:
         """Write the order, then the intent, then start the runner."""

@@ -5,8 +5,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ddconsole.core.displacing import displaced_of
 from ddconsole.core.host_state import HostState
 from ddconsole.core.host_state_json import host_state_to_json
+from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import Deployment, deployment_from_json
 from ddconsole.core.wire import Submission
 from ddconsole.engines.register import engine as engine_of
@@ -31,6 +33,7 @@ async def preflight_findings(submission: Submission, tier: str, run_directory: s
 
 async def gate_findings(
     submission: Submission,
+    state: RunState,
     deployments: tuple[Deployment, ...],
     known_flags: frozenset[str] | None,
     run: RunDirectory,
@@ -42,7 +45,7 @@ async def gate_findings(
     Raises:
         OSError: they could not be written.
     """
-    facts = await facts_of(submission, deployments, str(run.path), known_flags)
+    facts = await facts_of(submission, deployments, str(run.path), known_flags, _displaced(submission, state))
     findings = await run_checks(facts, Tier.GATE)
     about = ", ".join(one.id for one in deployments)
     write_json(run.preflight, {"deployment": about, "findings": [finding_to_json(one) for one in findings]})
@@ -60,12 +63,14 @@ async def facts_of(
     deployments: tuple[Deployment, ...],
     run_directory: str,
     known_flags: frozenset[str] | None = None,
+    displaced: tuple[DisplacedUnit, ...] | None = None,
 ) -> Facts:
     """What the checks go by: the plan's side, and a fresh sample of the machine."""
     sampling = asyncio.create_task(_sample())
     inventory = await take_inventory(LocalMachine())
     host, problem = await sampling
-    plan = _plan_of(submission, deployments, run_directory)
+    units = _displaced(submission, RunState()) if displaced is None else displaced
+    plan = _plan_of(submission, deployments, run_directory, units)
     return Facts(
         plan=plan,
         machine=_machine(submission, plan, host),
@@ -92,7 +97,12 @@ async def _look_again() -> HostState | None:
     return (await _sample())[0]
 
 
-def _plan_of(submission: Submission, deployments: tuple[Deployment, ...], run_directory: str) -> PreflightPlan:
+def _plan_of(
+    submission: Submission,
+    deployments: tuple[Deployment, ...],
+    run_directory: str,
+    displaced: tuple[DisplacedUnit, ...],
+) -> PreflightPlan:
     model, expect = submission.model, submission.expect
     port = submission.protocol.get("port")
     link = expect.get("pcie") or {}
@@ -111,7 +121,16 @@ def _plan_of(submission: Submission, deployments: tuple[Deployment, ...], run_di
         expected_link=(link.get("gen"), link.get("width")),
         expected_nodes=expect.get("numa_nodes"),
         ports=(int(port),) if port else (),
-        displaced=tuple(DisplacedUnit(str(one["unit"]), int(one["needs_gpu"])) for one in submission.displace),
+        displaced=displaced,
+    )
+
+
+def _displaced(submission: Submission, state: RunState) -> tuple[DisplacedUnit, ...]:
+    """The units that may hold GPUs now: not those that are down for the run; waived ones are the operator's to stop."""
+    return tuple(
+        DisplacedUnit(one.unit, one.gpu, by_sweep=one.unit not in state.waived)
+        for one in displaced_of(submission.displace)
+        if one.unit not in state.debts
     )
 
 

@@ -6,11 +6,12 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ddconsole import __version__
-from ddconsole.agent.conductor import Conductor
+from ddconsole.agent.conductor import Checks, Conductor
+from ddconsole.agent.debts import Debts, Patience
 from ddconsole.agent.journal import Journal, JournalDamaged, JournalHeld, JournalNewer
 from ddconsole.agent.launch_orders import LaunchOrders
 from ddconsole.agent.launcher import Launcher, ProcessLauncher
@@ -28,6 +29,7 @@ from ddconsole.agent.telemetry import Telemetry
 from ddconsole.core import states as st
 from ddconsole.core.clock import Clock, ScaledClock
 from ddconsole.core.commands import decide
+from ddconsole.core.displacing import displaced_of
 from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import Deployment
 from ddconsole.core.wire import (
@@ -43,6 +45,9 @@ from ddconsole.runner.boot import current_boot
 from ddconsole.runner.durable import sweep_ruins
 from ddconsole.runner.run_directory import RunDirectory
 
+_LOOK = 1.0
+"""Real seconds between two looks whether a run is done with."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -53,14 +58,18 @@ class Busy(Exception):
 class Service:
     """One agent: at most one run is conducted at a time."""
 
-    def __init__(self, runs: Path, clock: Clock, launcher: Launcher | None = None) -> None:
+    def __init__(
+        self, runs: Path, clock: Clock, launcher: Launcher | None = None, patience: Patience | None = None
+    ) -> None:
         self.store = RunStore(runs)
         self.clock = clock
         self.telemetry = Telemetry(clock)
         self._launcher = launcher or ProcessLauncher()
+        self._patience = patience
         self._boot = current_boot()
         self._conductor: Conductor | None = None
         self._conducting: asyncio.Task[None] | None = None
+        self._settling: asyncio.Task[None] | None = None
         self._id = secrets.token_hex(8)
         self._started = clock.now()
         self.consoles = 0
@@ -73,12 +82,27 @@ class Service:
     # --- life
 
     async def start(self) -> None:
-        """Take over the run that was active when the last agent ended, if any."""
+        """Take over the run that was active when the last agent ended, if any; else settle what ended runs owe."""
+        if not self._take_over(lambda state: state.phase is not st.RunPhase.ENDED or state.live_launch() is not None):
+            self._settling = asyncio.create_task(self._settle_ended_runs(), name="debts of ended runs")
+
+    async def _settle_ended_runs(self) -> None:
+        """One run after another, while none is active: a unit that comes back would be in the way of one."""
+        tried: set[str] = set()
+        while self._take_over(lambda state: state.phase is st.RunPhase.ENDED and bool(state.debts), tried):
+            while self._conductor is not None and self._conductor.active:
+                await self._conductor.journal.changed(_LOOK)
+
+    def _take_over(self, wanted: Callable[[RunState], bool], tried: set[str] | None = None) -> bool:
+        """Conduct the first run that is wanted and can be; whether there is one."""
         for run in self.store.directories():
+            if tried is not None and run.path.name in tried:
+                continue
             try:
-                state = read_state(run)
-                if state.phase is st.RunPhase.ENDED and state.live_launch() is None:
+                if not wanted(read_state(run)):
                     continue
+                if tried is not None:
+                    tried.add(run.path.name)
                 submission = read_submission(run)
                 if self._is_of_another_clock(submission):
                     continue
@@ -86,10 +110,13 @@ class Service:
             except JournalHeld:
                 continue
             except (JournalDamaged, JournalNewer, OSError, ValueError, KeyError) as problem:
-                self.problems.append(f"{run.path.name} cannot be taken over: {problem}")
-                logger.exception("%s", self.problems[-1])
+                text = f"{run.path.name} cannot be taken over: {problem}"
+                if text not in self.problems:
+                    self.problems.append(text)
+                    logger.exception("%s", text)
                 continue
-            return
+            return True
+        return False
 
     def _is_of_another_clock(self, submission: Submission) -> bool:
         """A rehearsal is no business of a real agent, nor the other way round, though they share a folder."""
@@ -97,6 +124,8 @@ class Service:
 
     async def stop(self) -> None:
         """Let go: runners go on, and the next agent finds them."""
+        if self._settling is not None:
+            self._settling.cancel()
         if self._conducting is not None:
             self._conducting.cancel()
             await asyncio.gather(self._conducting, return_exceptions=True)
@@ -135,18 +164,19 @@ class Service:
             self._conductor.journal.close()
         orders = LaunchOrders(submission, engine, lambda: self.telemetry.host)
 
-        async def checked(deployments: tuple[Deployment, ...]) -> tuple[str, ...]:
+        async def checked(state: RunState, deployments: tuple[Deployment, ...]) -> tuple[str, ...]:
             if not deployments or not submission.protocol.get("preflight", True):
                 return ()
-            return await gate_findings(submission, deployments, await orders.known_flags(), run)
+            return await gate_findings(submission, state, deployments, await orders.known_flags(), run)
 
         async def gate(deployment: str, state: RunState) -> tuple[str, ...]:
-            return await checked((state.deployments[deployment],))
+            return await checked(state, (state.deployments[deployment],))
 
         async def recheck(state: RunState) -> tuple[str, ...]:
-            return await checked(state.deployments_left())
+            return await checked(state, state.deployments_left())
 
-        conductor = Conductor(run, journal, orders, engine, self._launcher, gate, recheck, self.clock)
+        debts = Debts(run, journal, displaced_of(submission.displace), self._boot.token, self.clock, self._patience)
+        conductor = Conductor(run, journal, orders, engine, self._launcher, Checks(gate, recheck), debts, self.clock)
         self._conductor = conductor
         self.telemetry.keep_for(
             run, lambda: conductor.active, lambda: conductor.journal.state.running_cell() is not None

@@ -61,6 +61,6 @@ def status_of(state: RunState, run: str) -> dict[str, Any]:
         "running": label,
         "began": state.began,
         "left": remaining_of_run(state),
-        "debts": list(state.debts.values()),
+        "debts": [debt.what for debt in state.debts.values()],
         "simulated": bool(state.created and state.created.simulated),
     }

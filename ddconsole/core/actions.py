@@ -110,6 +110,20 @@ _RUN = (
         Danger.DESTROY,
     ),
     _run(st.RunCommand.STOP, "ctrl+x", "stop now", "end the running cell, the server and the sweep", Danger.DESTROY),
+    _run(
+        st.RunCommand.SETTLE,
+        "B",
+        "put back",
+        "start the units again that the paused or ended sweep has stopped",
+        Danger.STEER,
+    ),
+    _run(
+        st.RunCommand.WAIVE,
+        "A",
+        "waive debts",
+        "leave what the sweep has stopped as it is: you start it again",
+        Danger.DESTROY,
+    ),
 )
 
 _SWEEP = (

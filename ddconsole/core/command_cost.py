@@ -162,7 +162,7 @@ def _pause(state: RunState, at: float) -> list[str]:
         gpus = state.deployments[live.deployment].placement.gpus
         held = f" and holds GPU {', '.join(map(str, gpus))}" if gpus else ""
         lines.append(f"the server of launch {live.number} stays up{held}")
-    return lines
+    return lines + [f"{debt.what} stays stopped" for debt in state.debts.values()]
 
 
 def _resume(state: RunState, at: float) -> list[str]:
@@ -189,8 +189,18 @@ def _stop_run(state: RunState, at: float) -> list[str]:
         label = state.deployments[live.deployment].label
         lines.append(f"the server of {label} (launch {live.number}) is stopped: going on later costs its start again")
     lines.append(f"{left} cells stay pending")
-    lines += [f"put back: {what}" for what in state.debts.values()]
+    lines += [f"put back: {debt.what}" for debt in state.debts.values()]
     return lines
+
+
+def _settle(state: RunState, at: float) -> list[str]:
+    lines = [f"{debt.what} is started, and takes its GPU" for debt in state.debts.values()]
+    return lines or ["the run owes nothing"]
+
+
+def _waive(state: RunState, at: float) -> list[str]:
+    lines = [f"{name} is not put back: start it yourself" for name in state.debts]
+    return lines or ["the run owes nothing"]
 
 
 _CELL_COSTS: dict[st.CellCommand, Callable[[RunState, Sequence[CellRow], float], list[str]]] = {
@@ -207,4 +217,6 @@ _RUN_COSTS: dict[st.RunCommand, Callable[[RunState, float], list[str]]] = {
     st.RunCommand.RESUME: _resume,
     st.RunCommand.DRAIN: _drain,
     st.RunCommand.STOP: _stop_run,
+    st.RunCommand.SETTLE: _settle,
+    st.RunCommand.WAIVE: _waive,
 }

@@ -47,21 +47,49 @@ def _run_command(state: RunState, command: Command, name: st.RunCommand) -> Deci
     if state.phase not in st.RUN_COMMANDS[name]:
         legal = ", ".join(one for one in st.RunCommand if state.phase in st.RUN_COMMANDS[one]) or "none"
         return _refused(f"the run is {state.phase}: {name} means nothing now; possible: {legal}")
-    event, text = _run_event(command, name)
+    if name is st.RunCommand.WAIVE:
+        return _waive(state, command)
+    if name is st.RunCommand.SETTLE:
+        return _settle(state, command)
+    event, text = _run_event(state, command, name)
     return _taken(command, (event,), text)
 
 
-def _run_event(command: Command, name: st.RunCommand) -> tuple[ev.Event, str]:
+def _run_event(state: RunState, command: Command, name: st.RunCommand) -> tuple[ev.Event, str]:
     match name:
         case st.RunCommand.PAUSE:
             because = command.because or "asked"
-            return ev.RunPaused(command.by, because), "no further cell after this one; the server stays up"
+            held = "".join(f"; {debt.what} stays stopped" for debt in state.debts.values())
+            return ev.RunPaused(command.by, because), f"no further cell after this one; the server stays up{held}"
         case st.RunCommand.RESUME:
             return ev.RunResumed(command.by), "going on"
         case st.RunCommand.DRAIN:
             return ev.RunDraining(command.by), "no new launches: what the running server has to do is done"
         case st.RunCommand.STOP:
             return ev.RunStopping(command.by), "stopping now"
+        case st.RunCommand.SETTLE | st.RunCommand.WAIVE:
+            raise AssertionError(name)
+
+
+def _settle(state: RunState, command: Command) -> Decision:
+    """Put back now: it is waited for, not promised."""
+    if not state.debts:
+        return _refused("the run owes nothing")
+    if state.live_launch() is not None:
+        return _refused("the server of the paused run is still up and may need the GPU: stop-run first")
+    names = ", ".join(debt.what for debt in state.debts.values())
+    return _taken(command, (ev.DebtsAsked(tuple(state.debts), command.by),), f"putting back {names}")
+
+
+def _waive(state: RunState, command: Command) -> Decision:
+    """By name, so that nobody waives what he has not read. Also before it is taken: then the run leaves it alone."""
+    owed = ", ".join(state.debts) or "none"
+    if not command.changes:
+        return _refused(f"which one? The run owes: {owed}")
+    how = f"waived by {command.by}"
+    events = [ev.DebtSettled(one, how, waived=True) for one in command.changes]
+    text = f"{', '.join(command.changes)}: the run leaves it alone; starting it again is up to you"
+    return _taken(command, events, text)
 
 
 # --- cells

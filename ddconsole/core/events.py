@@ -338,6 +338,9 @@ class DebtTaken:
 
     debt: str
     what: str
+    record: Data = field(default_factory=dict)
+    """What it takes to put it back, without secrets (`ddconsole.agent.debt_record`)."""
+    boot: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +349,24 @@ class DebtSettled:
 
     debt: str
     how: str
+    waived: bool = False
+    """The run leaves it alone from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class DebtKept:
+    """An attempt to put it back did not succeed: it stays a debt."""
+
+    debt: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class DebtsAsked:
+    """The operator wants them put back now."""
+
+    debts: tuple[str, ...]
+    by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,6 +412,8 @@ Event = (
     | RunEnded
     | DebtTaken
     | DebtSettled
+    | DebtKept
+    | DebtsAsked
     | Warned
 )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ddconsole.core import events as ev
 from ddconsole.core import states as st
-from ddconsole.core.run_state import Attempt, CellRow, LaunchRow, Notice, RunState
+from ddconsole.core.run_state import Attempt, CellRow, Debt, LaunchRow, Notice, RunState
 from ddconsole.core.sweep import cell_from_json, deployment_from_json
 
 
@@ -395,11 +395,28 @@ def _run_ended(state: RunState, event: ev.RunEnded, at: float) -> RunState:
 
 
 def _debt_taken(state: RunState, event: ev.DebtTaken, at: float) -> RunState:
-    return replace(state, debts={**state.debts, event.debt: event.what})
+    debt = Debt(event.what, at, event.record, event.boot)
+    return replace(state, debts={**state.debts, event.debt: debt})
 
 
 def _debt_settled(state: RunState, event: ev.DebtSettled, at: float) -> RunState:
-    return replace(state, debts={name: what for name, what in state.debts.items() if name != event.debt})
+    left = {name: debt for name, debt in state.debts.items() if name != event.debt}
+    return replace(state, debts=left, waived=state.waived | {event.debt} if event.waived else state.waived)
+
+
+def _debt_kept(state: RunState, event: ev.DebtKept, at: float) -> RunState | None:
+    debt = state.debts.get(event.debt)
+    if debt is None:
+        return None
+    text = f"{debt.what} is not put back: {event.because}"
+    warnings = (*state.warnings, Notice(at, text, event.debt))
+    debts = {**state.debts, event.debt: replace(debt, problem=event.because, asked=False)}
+    return replace(state, debts=debts, warnings=warnings)
+
+
+def _debts_asked(state: RunState, event: ev.DebtsAsked, at: float) -> RunState:
+    asked = {name: replace(debt, asked=True) for name, debt in state.debts.items() if name in event.debts}
+    return replace(state, debts={**state.debts, **asked})
 
 
 def _warned(state: RunState, event: ev.Warned, at: float) -> RunState:
@@ -454,5 +471,7 @@ _HANDLERS: dict[type, _Handler] = {
     ev.RunEnded: _run_ended,
     ev.DebtTaken: _debt_taken,
     ev.DebtSettled: _debt_settled,
+    ev.DebtKept: _debt_kept,
+    ev.DebtsAsked: _debts_asked,
     ev.Warned: _warned,
 }

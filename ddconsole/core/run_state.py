@@ -80,6 +80,21 @@ class LaunchRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Debt:
+    """Something of the host's that the run took away and has to put back."""
+
+    what: str
+    taken: float
+    record: Mapping[str, Any] = field(default_factory=dict)
+    boot: str = ""
+    """The boot in which it was taken."""
+    problem: str = ""
+    """Why the last attempt to put it back failed."""
+    asked: bool = False
+    """The operator wants it back now."""
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """Something to know that changes no state."""
 
@@ -105,8 +120,10 @@ class RunState:
     launches: Mapping[int, LaunchRow] = field(default_factory=dict)
     commands: frozenset[str] = frozenset()
     """Ids that have taken effect."""
-    debts: Mapping[str, str] = field(default_factory=dict)
-    """Unsettled ones: id and what it is."""
+    debts: Mapping[str, Debt] = field(default_factory=dict)
+    """Unsettled ones, by id."""
+    waived: frozenset[str] = frozenset()
+    """Units that the operator has taken on himself: the run leaves them alone."""
     warnings: tuple[Notice, ...] = ()
     epoch: int = 0
     seq: int = 0

@@ -332,6 +332,10 @@ class RunCommand(StrEnum):
     DRAIN = "no-new-launches"
     STOP = "stop-run"
     """Stop now."""
+    SETTLE = "settle-debts"
+    """Put back now what the run has stopped."""
+    WAIVE = "waive-debts"
+    """Leave units that are named alone from now on; the operator sees to them."""
 
 
 RUN_COMMANDS: dict[RunCommand, frozenset[RunPhase]] = {
@@ -339,5 +343,7 @@ RUN_COMMANDS: dict[RunCommand, frozenset[RunPhase]] = {
     RunCommand.RESUME: frozenset({RunPhase.PAUSED, RunPhase.DRAINING, RunPhase.ENDED}),
     RunCommand.DRAIN: frozenset({RunPhase.RUNNING, RunPhase.PAUSED}),
     RunCommand.STOP: frozenset({RunPhase.RUNNING, RunPhase.PAUSED, RunPhase.DRAINING}),
+    RunCommand.SETTLE: frozenset({RunPhase.PAUSED, RunPhase.ENDED}),
+    RunCommand.WAIVE: frozenset(RunPhase),
 }
 """Which command is legal in which phase."""

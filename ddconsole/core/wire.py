@@ -110,7 +110,8 @@ class Command:
     """user@machine."""
     cells: tuple[str, ...] = ()
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """For `edit`: field -> text, and `flag:--name` -> text or None (removed)."""
+    """For `edit`: field -> text, and `flag:--name` -> text or None (removed). For `waive-debts`:
+    unit -> None."""
     because: str = ""
 
 

@@ -94,10 +94,6 @@ def unobeyed(plan: Plan) -> tuple[str, ...]:
     told = []
     if plan.protocol.until is not None:
         told.append(f"protocol.until: {plan.protocol.until} is not obeyed yet: the sweep goes on until it is through")
-    told += [
-        f"displace: {one.unit} is checked and not stopped: stop it yourself, and start it again afterwards"
-        for one in plan.displace
-    ]
     return tuple(told)
 
 

@@ -15,9 +15,14 @@ class DisplacedUnit:
     """A systemd unit that holds a GPU the sweep needs (the plan's `displace`)."""
 
     unit: str
-    gpu: int
+    gpu: int | None
+    """None: whatever GPUs the sweep needs."""
     by_sweep: bool = False
     """Whether the sweep itself stops it and starts it again; else the operator has to."""
+
+    def is_on(self, gpu: int) -> bool:
+        """Whether it may hold this GPU."""
+        return self.gpu is None or self.gpu == gpu
 
 
 @dataclass(frozen=True, slots=True)

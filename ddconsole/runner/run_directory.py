@@ -91,6 +91,11 @@ class RunDirectory:
         return self.path / "preflight.json"
 
     @property
+    def debts(self) -> Path:
+        """Units that were stopped for the run, with what it takes to put them back."""
+        return self.path / "debts.json"
+
+    @property
     def status(self) -> Path:
         """The summary that `ddconsole status --short` shows."""
         return self.path / "status.json"

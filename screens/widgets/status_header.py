@@ -1,9 +1,10 @@
 """The header: which run, where, how the link is, how far it is. What matters most stays when it gets narrow."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ddconsole.core import states as st
-from ddconsole.core.run_state import RunState
+from ddconsole.core.run_state import Debt, RunState
 from ddconsole.link.client import LinkPhase, LinkState
 from screens.spans import Line, Role, Span, cut, shown
 from screens.widgets.line_bar import LineBar
@@ -65,7 +66,6 @@ def _parts(facts: HeaderFacts) -> list[tuple[int, list[Span]]]:
     done, total = counts.get(st.CellPhase.DONE, 0), len(state.cells)
     gone = (state.at if state.phase is st.RunPhase.ENDED else facts.now) - state.began if state.began else None
     left = facts.left if state.phase is not st.RunPhase.ENDED else None
-    debts = list(state.debts.values())
     return [
         (0, [(cut(shown(facts.run), 24), Role.TITLE)]),
         (0, [(cut(shown(facts.host), 16) + " ", Role.STRONG), link_span(facts.link, facts.console_now)]),
@@ -77,9 +77,19 @@ def _parts(facts: HeaderFacts) -> list[tuple[int, list[Span]]]:
         (5, [(f"– {skipped} skipped", Role.DIM)] if skipped else []),
         (5, [(f"{span_of_time(gone)} gone", Role.DIM)] if gone is not None else []),
         (3, [(f"~{span_of_time(left)} left", Role.PLAIN)] if left else []),
-        (1, [(f"debt: {shown(debts[0])}" + (f" +{len(debts) - 1}" if debts[1:] else ""), Role.WARN)] if debts else []),
+        (1, _debts(list(state.debts.values()))),
         (0, [(" SIMULATED ", Role.ALARM)] if facts.simulated else []),
     ]
+
+
+def _debts(debts: Sequence[Debt]) -> list[Span]:
+    """One that could not be put back before others, and in the colour of trouble."""
+    if not debts:
+        return []
+    first = next((one for one in debts if one.problem), debts[0])
+    more = f" +{len(debts) - 1}" if debts[1:] else ""
+    word = "not put back" if first.problem else "debt"
+    return [(f"{word}: {shown(first.what)}{more}", Role.BAD if first.problem else Role.WARN)]
 
 
 def _is_old(link: LinkState) -> bool:

@@ -175,16 +175,47 @@ async def test_foreign_process_is_described_with_its_unit(
     assert "stop ddtree-gpu5.service" in finding.remedy
 
 
+_UP = "LoadState=loaded\nActiveState=active\nSubState=running\n"
+
+
 async def test_unit_that_the_sweep_stops_itself_is_a_warning(
     facts: Facts, machine: RecordedMachine, synthetic_host: Synthetic
 ) -> None:
     held = unit_active(replace(facts, host=synthetic_host({4: {**HELD, **SOMEBODY}})), machine, synthetic_host)
     held = plan(held, displaced=(DisplacedUnit("ddtree-gpu4.service", 4, by_sweep=True),))
+    machine.programs["id"] = Ran(0, "0\n", "", 0.0)
 
     for check in ("unit.on-needed-gpu", "gpu.memory-free", "gpu.foreign-process"):
         finding = await one(held, check)
         assert finding.outcome is Outcome.WARN
         assert finding.remedy.startswith("nothing: the sweep stops")
+
+
+@pytest.mark.parametrize(
+    ("systemctl", "account", "outcome", "words"),
+    [
+        (
+            Ran(0, _UP + "TriggeredBy=x.socket\nRestart=always\n", "", 0.0),
+            "0",
+            Outcome.WARN,
+            "x.socket, Restart=always",
+        ),
+        (Ran(0, _UP + "Transient=yes\n", "", 0.0), "0", Outcome.WARN, "starts it again by systemd-run"),
+        (Ran(0, _UP + "NeedDaemonReload=yes\n", "", 0.0), "0", Outcome.FAIL, "systemctl daemon-reload"),
+        (Ran(0, _UP, "", 0.0), "1000", Outcome.FAIL, "connect as root"),
+        (Ran(1, "", "System has not been booted with systemd", 0.0), "0", Outcome.FAIL, "take `displace` of"),
+    ],
+)
+async def test_whether_the_sweep_can_stop_a_unit_and_put_it_back(
+    systemctl: Ran, account: str, outcome: Outcome, words: str, facts: Facts, machine: RecordedMachine
+) -> None:
+    machine.programs.update({"systemctl": systemctl, "id": Ran(0, f"{account}\n", "", 0.0)})
+
+    for gpu in (4, None):
+        displaced = plan(facts, displaced=(DisplacedUnit("ddtree-gpu4.service", gpu, by_sweep=True),))
+        finding = await one(displaced, "unit.on-needed-gpu")
+        assert finding.outcome is outcome
+        assert words in finding.remedy
 
 
 @pytest.mark.parametrize(

@@ -1,50 +1,121 @@
-"""Systemd units that hold a needed GPU are stopped, and will not come back by themselves."""
+"""Systemd units that hold a needed GPU are stopped, or can be stopped and put back, and stay down meanwhile."""
 
 from ddconsole.preflight.check import Check, Outcome, Verdict, failed, passed, skipped, unknown, warned
 from ddconsole.preflight.facts import DisplacedUnit, Facts
 
-_PROPERTIES = ("LoadState", "ActiveState", "SubState", "TriggeredBy", "MainPID")
+_PROPERTIES = (
+    "LoadState",
+    "ActiveState",
+    "SubState",
+    "TriggeredBy",
+    "MainPID",
+    "Restart",
+    "Transient",
+    "NeedDaemonReload",
+    "UnitFileState",
+)
 _DEADLINE = 5.0
 _EXPECTED = "stopped, and nothing that starts it again"
+_TO_DISPLACE = "stopped, or one that the sweep can stop and put back"
 _SEVERITY = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN, Outcome.PASS)
+_SYSTEM, _USER = ("systemctl",), ("systemctl", "--user")
 
 
 async def _run(facts: Facts) -> Verdict:
-    needed = [one for one in facts.plan.displaced if one.gpu in facts.plan.needed_gpus]
+    needed = [one for one in facts.plan.displaced if one.gpu is None or one.gpu in facts.plan.needed_gpus]
     if not needed:
         return skipped("the plan displaces no unit" if not facts.plan.displaced else "none of its GPUs is needed")
     verdicts = [await _judge(facts, one) for one in needed]
     worst = min(verdicts, key=lambda verdict: _SEVERITY.index(verdict.outcome))
     evidence = tuple(line for verdict in verdicts for line in verdict.evidence)
-    return Verdict(worst.outcome, worst.observed, _EXPECTED, worst.remedy, evidence, worst.about)
+    return Verdict(worst.outcome, worst.observed, worst.expected, worst.remedy, evidence, worst.about)
 
 
 async def _judge(facts: Facts, one: DisplacedUnit) -> Verdict:
     try:
-        state = await _unit_state(facts, one.unit)
+        manager, state = await _found(facts, one.unit)
     except OSError as problem:
-        return unknown(f"systemctl cannot be asked about {one.unit}: {problem.strerror or problem}", "ask on the host")
+        return _cannot_be_asked(one, f"systemctl cannot be asked about {one.unit}: {problem.strerror or problem}")
     if isinstance(state, str):
-        return unknown(f"systemctl says nothing about {one.unit}: {state}", "ask on the host, if the unit runs there")
-    evidence = [f"systemctl show {one.unit}: " + " ".join(f"{name}={state.get(name, '')}" for name in _PROPERTIES)]
+        return _cannot_be_asked(one, f"systemctl says nothing about {one.unit}: {state}")
+    asked = " ".join((*manager, "show", one.unit))
+    evidence = [f"{asked}: " + " ".join(f"{name}={state.get(name, '')}" for name in _PROPERTIES)]
     triggers = state.get("TriggeredBy", "")
     if state.get("LoadState") == "not-found":
         return warned(f"there is no unit {one.unit}", _EXPECTED, "correct or remove it in the plan", evidence, one.unit)
     if state.get("ActiveState") not in {"inactive", "failed"}:
-        observed = f"{one.unit} is {state.get('ActiveState')} ({state.get('SubState')}) on GPU {one.gpu}"
+        place = "the needed GPUs" if one.gpu is None else f"GPU {one.gpu}"
+        observed = f"{one.unit} is {state.get('ActiveState')} ({state.get('SubState')}) on {place}"
         if one.by_sweep:
-            return warned(observed, _EXPECTED, "nothing: the sweep stops it and starts it again", evidence, one.unit)
-        remedy = f"`systemctl stop {' '.join(filter(None, (triggers, one.unit)))}`; start it again after the sweep"
-        return failed(observed, _EXPECTED, remedy, evidence, one.unit)
+            return await _displaceable(facts, one, manager, state, observed, evidence)
+        stop = " ".join((*manager, "stop", *triggers.split(), one.unit))
+        return failed(observed, _EXPECTED, f"`{stop}`; start it again after the sweep", evidence, one.unit)
     if triggers and not one.by_sweep:
-        remedy = f"`systemctl stop {triggers}` for the time of the sweep"
+        remedy = f"`{' '.join((*manager, 'stop'))} {triggers}` for the time of the sweep"
         return warned(f"{one.unit} is stopped, but {triggers} can start it", _EXPECTED, remedy, evidence, one.unit)
     return passed(f"{one.unit} is stopped", _EXPECTED, evidence)
 
 
-async def _unit_state(facts: Facts, unit: str) -> dict[str, str] | str:
-    """The unit's properties, or why there are none."""
-    argv = ("systemctl", "show", "--no-pager", "-p", ",".join(_PROPERTIES), "--", unit)
+def _cannot_be_asked(one: DisplacedUnit, observed: str) -> Verdict:
+    """Unknown, but for a unit that the sweep is to stop: it could not."""
+    if one.by_sweep:
+        remedy = (
+            f"stop it yourself and take `displace` of {one.unit} out of the plan: it could not be stopped and put back"
+        )
+        return failed(observed, _TO_DISPLACE, remedy, (), one.unit)
+    return unknown(observed, "ask on the host, if the unit runs there")
+
+
+async def _displaceable(
+    facts: Facts,
+    one: DisplacedUnit,
+    manager: tuple[str, ...],
+    state: dict[str, str],
+    observed: str,
+    evidence: list[str],
+) -> Verdict:
+    """Whether the sweep can stop a unit that runs, and put back the same one."""
+    if state.get("NeedDaemonReload") == "yes":
+        remedy = (
+            f"`systemctl daemon-reload` and restart {one.unit}, or restore its file: it would come back as another one"
+        )
+        observed += ", and its file was changed since it was started"
+        return failed(observed, _TO_DISPLACE, remedy, evidence, one.unit)
+    if manager == _SYSTEM:
+        account = await facts.machine.run(("id", "-u"), _DEADLINE)
+        if account.out.strip() != "0":
+            evidence.append(f"id -u: {account.out.strip()}")
+            remedy = f"connect as root; or stop {one.unit} yourself and take it out of the plan's `displace`"
+            observed += ", and only root may stop a unit of the system"
+            return failed(observed, _TO_DISPLACE, remedy, evidence, one.unit)
+    starters = list(filter(None, (state.get("TriggeredBy", ""), _restarts(state), _at_boot(state))))
+    kept = f", and keeps it down against {', '.join(starters)}" if starters else ""
+    again = " by systemd-run, since it is transient" if state.get("Transient") == "yes" else ""
+    remedy = f"nothing: the sweep stops it{kept}, and starts it again{again}"
+    return warned(observed, _TO_DISPLACE, remedy, evidence, one.unit)
+
+
+def _restarts(state: dict[str, str]) -> str:
+    policy = state.get("Restart", "")
+    return f"Restart={policy}" if policy not in {"", "no"} else ""
+
+
+def _at_boot(state: dict[str, str]) -> str:
+    return "its start at boot" if state.get("UnitFileState") == "enabled" else ""
+
+
+async def _found(facts: Facts, unit: str) -> tuple[tuple[str, ...], dict[str, str] | str]:
+    """The unit's properties, of the system's manager or else of the account's own; or why there are none."""
+    state = await _unit_state(facts, _SYSTEM, unit)
+    if isinstance(state, str) or state.get("LoadState") == "not-found":
+        own = await _unit_state(facts, _USER, unit)
+        if not isinstance(own, str) and own.get("LoadState") != "not-found":
+            return _USER, own
+    return _SYSTEM, state
+
+
+async def _unit_state(facts: Facts, manager: tuple[str, ...], unit: str) -> dict[str, str] | str:
+    argv = (*manager, "show", "--no-pager", "-p", ",".join(_PROPERTIES), "--", unit)
     ran = await facts.machine.run(argv, _DEADLINE)
     if ran.exit_code != 0:
         return "it did not answer" if ran.exit_code is None else ran.err.strip()[-160:] or f"exit {ran.exit_code}"

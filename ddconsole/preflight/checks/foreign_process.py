@@ -42,9 +42,9 @@ async def _judge_foreign(facts: Facts, foreign: list[tuple[int, GpuProcess]]) ->
         units.add(unit)
     expected = "no process of anybody else"
     observed = ", ".join(f"pid {one.pid} on GPU {index}" for index, one in foreign)
-    stopped = {(unit.unit, unit.gpu) for unit in facts.plan.displaced if unit.by_sweep}
-    if all(any(gpu == index for _, gpu in stopped) for index, _ in foreign):
-        names = ", ".join(sorted({unit for unit, _ in stopped}))
+    stopped = [unit for unit in facts.plan.displaced if unit.by_sweep]
+    if all(any(unit.is_on(index) for unit in stopped) for index, _ in foreign):
+        names = ", ".join(sorted({unit.unit for unit in stopped}))
         return warned(observed, expected, f"nothing: the sweep stops {names} before the launch", evidence)
     unit_names = sorted(unit for unit in units if unit)
     how = f"stop {', '.join(unit_names)}" if unit_names else "end it, if it is yours"

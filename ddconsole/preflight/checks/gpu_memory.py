@@ -27,9 +27,9 @@ async def _run(facts: Facts) -> Verdict:
     if not full:
         return passed(f"free on {len(gpus)} GPUs", expected, evidence)
     observed = ", ".join(f"GPU {gpu.index} has {used_by_others(gpu, facts) / _GIB:.1f} GiB in use" for gpu in full)
-    units = {one.gpu: one.unit for one in facts.plan.displaced if one.by_sweep}
-    if all(gpu.index in units for gpu in full):
-        names = ", ".join(sorted({units[gpu.index] for gpu in full}))
+    units = [one for one in facts.plan.displaced if one.by_sweep]
+    if all(any(one.is_on(gpu.index) for one in units) for gpu in full):
+        names = ", ".join(sorted({one.unit for one in units if any(one.is_on(gpu.index) for gpu in full)}))
         return warned(observed, expected, f"nothing: the sweep stops {names} before the launch", evidence)
     remedy = "see gpu.foreign-process for who holds it; a context that is being torn down is gone in 30 s"
     return failed(observed, expected, remedy, evidence, f"GPU {full[0].index}")
