@@ -27,6 +27,8 @@ class RecordedMachine:
 
     files: dict[str, bytes] = field(default_factory=dict)
     """Path to content. Folders follow from the paths."""
+    folders: set[str] = field(default_factory=set)
+    """Folders with nothing in them."""
     changing: dict[str, Iterator[bytes]] = field(default_factory=dict)
     """Files that say something else each time they are read as text."""
     sizes: dict[str, int] = field(default_factory=dict)
@@ -81,7 +83,9 @@ class RecordedMachine:
             return FileStatus(device.kind, 0, device.major, device.mode)
         if path in self.files:
             return FileStatus("file", self.sizes.get(path, len(self.files[path])))
-        if any(name.startswith(path.rstrip("/") + "/") for name in (*self.files, *self.devices)):
+        if path in self.folders or any(
+            name.startswith(path.rstrip("/") + "/") for name in (*self.files, *self.devices)
+        ):
             return FileStatus("folder", 0)
         return None
 
@@ -102,7 +106,7 @@ class RecordedMachine:
         await self._hang("list_folder", path)
         start = path.rstrip("/") + "/"
         names = {name.removeprefix(start).partition("/")[0] for name in self.files if name.startswith(start)}
-        if not names:
+        if not names and path not in self.folders:
             raise FileNotFoundError(2, "No such file or directory", path)
         return tuple(sorted(names))
 

@@ -22,7 +22,7 @@ async def _run(facts: Facts) -> Verdict:
     gpus = facts.needed()
     if gpus and all(is_not_supported(gpu.utilisation) for gpu in gpus):
         return skipped(gpus[0].utilisation.unavailable or "not supported")
-    blind = [gpu for gpu in gpus if not gpu.utilisation.known]
+    blind = [gpu for gpu in gpus if not gpu.utilisation.known and not is_not_supported(gpu.utilisation)]
     if blind or not gpus:
         reasons = "; ".join(f"GPU {gpu.index}: {gpu.utilisation.unavailable}" for gpu in blind)
         return unknown(reasons or f"no sample of the host: {facts.host_problem}")

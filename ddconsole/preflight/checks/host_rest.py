@@ -1,6 +1,7 @@
 """The machine around the GPUs is at rest and gives what servers ask of it: CPU time, clocks, open files."""
 
 import json
+import math
 
 from ddconsole.preflight.check import Check, Tier, Verdict, failed, passed, skipped, unknown, warned
 from ddconsole.preflight.facts import Facts
@@ -75,8 +76,13 @@ async def _pressure(facts: Facts) -> Verdict:
             continue
         line = next((one for one in text.splitlines() if one.startswith(kind)), "")
         values = dict(word.partition("=")[::2] for word in line.split()[1:])
-        share = float(values.get("avg60", "nan"))
         evidence.append(f"/proc/pressure/{name}: {line}")
+        try:
+            share = float(values["avg60"])
+        except (KeyError, ValueError):
+            share = math.nan
+        if not math.isfinite(share):
+            return unknown(f"/proc/pressure/{name} does not say what it should: {line[:60]!r}", "", evidence)
         if share > most:
             stalled.append(f"{name}: {share:g} % of the last minute (at most {most:g})")
     if not evidence:
