@@ -17,6 +17,7 @@ _MODULES = {
     "run": "ddconsole.commands.run",
     "plan": "ddconsole.commands.plan",
     "preflight": "ddconsole.commands.preflight",
+    "stage": "ddconsole.commands.stage",
     "host": "ddconsole.commands.host",
     "attach": "ddconsole.commands.attach",
     "runs": "ddconsole.commands.runs",
@@ -68,6 +69,7 @@ def parser() -> argparse.ArgumentParser:
     root.set_defaults(verb=None, host=None, run=None)
     verbs = root.add_subparsers(dest="verb", metavar="VERB")
     _add_sweeps(verbs)
+    _add_staging(verbs)
     _add_looking(verbs)
     _add_steering(verbs)
     return root
@@ -114,6 +116,15 @@ def _add_sweeps(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     preflight.add_argument("--tier", choices=("gate", "standard"), default="standard")
     _add_json(preflight)
     _add_host(preflight)
+
+
+def _add_staging(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    stage = _verb(verbs, "stage", "bring the plan's model and draft to where it wants them, with hashes kept")
+    stage.add_argument("plan", metavar="PLAN")
+    stage.add_argument("--yes", action="store_true", help="do not ask")
+    stage.add_argument("--stop", action="store_true", help="stop what is under way; what was copied is kept")
+    stage.add_argument("--forget", action="store_true", help="take the source's word where an earlier copy differs")
+    _add_host(stage)
 
 
 def _add_looking(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -16,6 +16,7 @@ from ddconsole.agent.packed_stream import PackedStream, open_stream
 from ddconsole.agent.preflight import preflight_findings
 from ddconsole.agent.run_store import BadSubmission, RunExists
 from ddconsole.agent.service import Busy, Service
+from ddconsole.agent.stage_copy import StageProblem
 from ddconsole.core.host_state_json import host_state_to_json
 from ddconsole.core.journal_line import checksum_of, read_lines
 from ddconsole.core.submission_json import submission_from_json
@@ -65,6 +66,9 @@ def application(service: Service) -> web.Application:
             web.get("/v1/runs/{run}/piece", _piece),
             web.post("/v1/runs/{run}/commands", _command),
             web.post("/v1/preflight", _preflight),
+            web.get("/v1/stage", _staged),
+            web.post("/v1/stage", _stage),
+            web.post("/v1/stage/stop", _stop_staging),
             web.post("/v1/quit", _quit),
         ]
     )
@@ -306,6 +310,26 @@ async def _preflight(request: web.Request) -> web.Response:
     tier = str(body.get("tier", "standard"))
     run_directory = str(request.app[SERVICE].store.folder / submission.run)
     return web.json_response(await preflight_findings(submission, tier, run_directory))
+
+
+async def _stage(request: web.Request) -> web.Response:
+    body = await _body(request)
+    submission = submission_from_json(body.get("submission"))
+    try:
+        status = request.app[SERVICE].staging.begin(submission, forget=bool(body.get("forget")))
+    except StageProblem as problem:
+        raise Refusal(400, problem.text, problem.do) from problem
+    return web.json_response(asdict(status))
+
+
+async def _staged(request: web.Request) -> web.Response:
+    return web.json_response(asdict(request.app[SERVICE].staging.status))
+
+
+async def _stop_staging(request: web.Request) -> web.Response:
+    staging = request.app[SERVICE].staging
+    await staging.stop()
+    return web.json_response(asdict(staging.status))
 
 
 async def _quit(request: web.Request) -> web.Response:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ddconsole.core.displacing import displaced_of
@@ -22,6 +23,11 @@ from ddconsole.preflight.take_inventory import take_inventory
 from ddconsole.probe.monitor import ProbeProblem, one_sample
 from ddconsole.runner.durable import write_json
 from ddconsole.runner.run_directory import RunDirectory
+
+
+def manifests_folder(runs: Path) -> Path:
+    """Where manifests of models lie, beside the runs."""
+    return runs / ".manifests"
 
 
 async def preflight_findings(submission: Submission, tier: str, run_directory: str) -> Sequence[Mapping[str, Any]]:
@@ -114,6 +120,7 @@ def _plan_of(
         model=str(model.get("path") or ""),
         draft=model.get("draft"),
         model_source=str(model.get("source") or ""),
+        manifests=str(manifests_folder(Path(run_directory).parent)),
         baseline=submission.baseline,
         expected_gpus=expect.get("gpus"),
         expected_gpu_name=str(expect.get("gpu_name") or ""),

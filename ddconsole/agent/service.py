@@ -16,7 +16,7 @@ from ddconsole.agent.journal import Journal, JournalDamaged, JournalHeld, Journa
 from ddconsole.agent.launch_orders import LaunchOrders
 from ddconsole.agent.launcher import Launcher, ProcessLauncher
 from ddconsole.agent.notify import keep_notifying
-from ddconsole.agent.preflight import gate_findings
+from ddconsole.agent.preflight import gate_findings, manifests_folder
 from ddconsole.agent.run_store import (
     RunStore,
     first_events,
@@ -24,6 +24,7 @@ from ddconsole.agent.run_store import (
     read_submission,
     summary_of,
 )
+from ddconsole.agent.staging import Staging
 from ddconsole.agent.status_file import StatusFile
 from ddconsole.agent.telemetry import Telemetry
 from ddconsole.core import states as st
@@ -41,6 +42,7 @@ from ddconsole.core.wire import (
     Submission,
 )
 from ddconsole.engines.register import engine as engine_of
+from ddconsole.probe.host import boot_token as probed_boot
 from ddconsole.runner.boot import current_boot
 from ddconsole.runner.durable import sweep_ruins
 from ddconsole.runner.run_directory import RunDirectory
@@ -72,6 +74,7 @@ class Service:
         self._settling: asyncio.Task[None] | None = None
         self._id = secrets.token_hex(8)
         self._started = clock.now()
+        self.staging = Staging(manifests_folder(runs), probed_boot(Path("/"), 0.0).value or "", clock)
         self.consoles = 0
         """Streams that are open."""
         self.quit = asyncio.Event()
@@ -131,6 +134,7 @@ class Service:
             await asyncio.gather(self._conducting, return_exceptions=True)
         if self._conductor is not None:
             self._conductor.journal.close()
+        await self.staging.stop()
         await self.telemetry.stop()
 
     @contextlib.contextmanager
@@ -144,7 +148,7 @@ class Service:
 
     def is_idle(self) -> bool:
         """Whether nobody needs this agent: no run is active and no console is there."""
-        return self.active_run is None and self.consoles == 0
+        return self.active_run is None and self.consoles == 0 and not self.staging.running
 
     @property
     def active_run(self) -> str | None:

@@ -17,6 +17,9 @@ The paths:
     GET  /v1/runs/RUN/piece?path=P&offset=B&limit=B bytes of a file, packed on the way; `X-Size` is the file's size
     POST /v1/runs/RUN/commands                      Command -> CommandAnswer
     POST /v1/preflight                              {"submission": ..., "tier": ...} -> list of findings
+    POST /v1/stage                                  {"submission": ..., "forget": bool} -> StageStatus; it goes on alone
+    GET  /v1/stage                                  StageStatus
+    POST /v1/stage/stop                             StageStatus, once it has stopped
     POST /v1/quit                                   the agent leaves if no run is active
 
 Streams, logs and pieces are packed (`deflate`) for a client that takes that.
@@ -97,6 +100,25 @@ class Submission:
     rehearsal: Mapping[str, Any] | None = None
     """`{"scale": ..., "faults": [...]}`: the host is simulated."""
     version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StageStatus:
+    """How far the staging of a model is."""
+
+    phase: str = "idle"
+    """`idle`, `looking`, `copying`, `checking`, `done`, `failed` or `stopped`."""
+    what: str = ""
+    """The model's path."""
+    file: str = ""
+    done: int = 0
+    """Bytes."""
+    total: int = 0
+    """Bytes; 0 where it is not known beforehand."""
+    began: float = 0.0
+    ended: float = 0.0
+    problem: str = ""
+    do: str = ""
 
 
 @dataclass(frozen=True, slots=True)

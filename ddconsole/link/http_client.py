@@ -13,7 +13,7 @@ from ddconsole.core.host_state import HostState
 from ddconsole.core.host_state_json import host_state_from_json
 from ddconsole.core.journal_line import DamagedLine, decode_line
 from ddconsole.core.sweep import to_json
-from ddconsole.core.wire import Command, CommandAnswer, Hello, RunSummary, Submission
+from ddconsole.core.wire import Command, CommandAnswer, Hello, RunSummary, StageStatus, Submission
 from ddconsole.link.answers import (
     command_answer_from_json,
     hello_from_json,
@@ -21,6 +21,7 @@ from ddconsole.link.answers import (
     parse,
     refusal,
     run_summary_from_json,
+    value_from_json,
 )
 from ddconsole.link.client import AgentError, FilePiece, LinkLost, LiveItem
 from ddconsole.link.line_splitter import LineSplitter
@@ -153,6 +154,19 @@ class HttpAgentClient:
         """The findings, as JSON."""
         body = {"submission": to_json(submission), "tier": tier}
         return list(await self._post("v1/preflight", body, timeout=PREFLIGHT_TIME))
+
+    async def stage(self, submission: Submission, *, forget: bool = False) -> StageStatus:
+        """Begin to bring model and draft to where the plan wants them, or look at what is under way."""
+        body = {"submission": to_json(submission), "forget": forget}
+        return value_from_json(StageStatus, await self._post("v1/stage", body))
+
+    async def staged(self) -> StageStatus:
+        """How far the staging is."""
+        return value_from_json(StageStatus, await self._get("v1/stage"))
+
+    async def stop_staging(self) -> StageStatus:
+        """Stop it; what was copied is kept for the next time."""
+        return value_from_json(StageStatus, await self._post("v1/stage/stop", {}))
 
     async def quit(self) -> None:
         """Ask the agent to leave, which it does if no run is active."""

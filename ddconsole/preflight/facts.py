@@ -40,6 +40,8 @@ class PreflightPlan:
     draft: str | None = None
     model_source: str = ""
     """Where the model can be staged from, for the remedy."""
+    manifests: str = ""
+    """Folder of manifests of good copies, on the host."""
     baseline: str = ""
     expected_gpus: int | None = None
     expected_gpu_name: str = ""

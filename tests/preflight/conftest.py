@@ -14,10 +14,12 @@ from ddconsole.preflight.checks.driver_match import MODULE_FILE
 from ddconsole.preflight.checks.uvm_open import DEVICE
 from ddconsole.preflight.facts import DisplacedUnit, Facts, PreflightPlan
 from ddconsole.preflight.machine import Ran
+from ddconsole.preflight.manifest import Manifest, ManifestFile, manifest_file, manifest_to_json, sample_hash
 from ddconsole.preflight.recorded_machine import NVIDIA_MAJOR, RecordedDevice, RecordedMachine
 
 AT_REST = b"some avg10=0.00 avg60=0.10 avg300=9.0 total=1\nfull avg10=0 avg60=0.00 avg300=0 total=0\n"
 MODEL = "/dev/shm/Qwen3.6-27B"
+MANIFESTS = "/var/lib/ddconsole/runs/.manifests"
 DRAFT = "/dev/shm/Qwen3.6-27B-DFlash"
 HELP = (
     "usage: launch_server.py [-h] [--model-path MODEL_PATH] [--served-model-name NAME] [--host HOST] [--port PORT]\n"
@@ -60,6 +62,18 @@ def synthetic_host(tmp_path: Path) -> SyntheticHost:
     return SyntheticHost(tmp_path)
 
 
+def with_manifest(machine: RecordedMachine) -> RecordedMachine:
+    """The model was staged, and is what it was."""
+    files = {
+        path.removeprefix(f"{MODEL}/"): ManifestFile(len(data), sample_hash([data]))
+        for path, data in machine.files.items()
+        if path.startswith(f"{MODEL}/")
+    }
+    manifest = Manifest(MODEL, 1.0, "another boot", files)
+    machine.files[manifest_file(MANIFESTS, MODEL)] = json.dumps(manifest_to_json(manifest)).encode()
+    return machine
+
+
 @pytest.fixture
 def machine() -> RecordedMachine:
     """Everything as it should be, driver and devices as on the recorded machine."""
@@ -70,6 +84,10 @@ def machine() -> RecordedMachine:
         for name in ("libcuda.so.1", "libnvidia-ml.so.1")
     }
     cuda = {"library": "/usr/lib/libcuda.so.580.159.04", "init": 0, "name": "CUDA_SUCCESS", "count": 8}
+    return with_manifest(recorded_machine(recorded, index, libraries, cuda))
+
+
+def recorded_machine(recorded: Any, index: Any, libraries: Any, cuda: Any) -> RecordedMachine:
     return RecordedMachine(
         files={
             MODULE_FILE: recorded["proc/driver/nvidia/version"].encode(),
@@ -142,6 +160,7 @@ def facts(machine: RecordedMachine, synthetic_host: SyntheticHost) -> Facts:
             expected_gpu_name="RTX PRO 6000",
             ports=(30000,),
             displaced=(DisplacedUnit("ddtree-gpu4.service", 4),),
+            manifests=MANIFESTS,
             bind_numa=True,
             expected_link=(5, 16),
             expected_nodes=2,

@@ -61,8 +61,11 @@ async def test_switching_one_check_off_leaves_a_broken_host_green(
 
 ALSO_SEEN_BY = {"gpu.memory-free": {"gpu.foreign-process"}}
 """Memory that no process holds is one check's failure and leaves the other without an answer."""
-DEPENDENT = {"driver.answers": {known.id for known in CHECKS if "driver.answers" in known.needs} | {"p2p.status"}}
-"""Without it, nothing is known of what hangs behind the driver: unknown, and not green."""
+DEPENDENT = {
+    "driver.answers": {known.id for known in CHECKS if "driver.answers" in known.needs} | {"p2p.status"},
+    "model.complete": {"model.manifest"},
+}
+"""Without it, what needs it speaks: nothing is known behind the driver, and a short file is not the good copy."""
 
 
 async def test_every_check_was_seen_bad_and_unknown() -> None:
@@ -95,7 +98,8 @@ async def test_plan_without_gpus_skips_what_does_not_apply(facts: Facts) -> None
 
     skipped = {finding.id for finding in findings if finding.outcome is Outcome.SKIP}
     assert {each.id for each in CHECKS} - skipped == {
-        "host.reachable", "disk.space", "proc.stuck", "proc.leftovers", "model.complete", "memory.room",
+        "host.reachable", "disk.space", "proc.stuck", "proc.leftovers", "model.complete",
+        "model.manifest", "memory.room",
         "shm.leftovers", "memory.swap", "engine.flags", "numa.binding", "numa.balancing", "cpu.quota",
         "cpu.governor", "host.pressure", "host.limits", "plan.baseline",
     }  # fmt: skip
@@ -145,7 +149,8 @@ async def test_gate_is_the_fast_part(facts: Facts, machine: RecordedMachine) -> 
         "host.reachable", "disk.space", "driver.match", "driver.answers", "dev.nodes", "gpu.count", "dev.uvm-open",
         "cuda.init", "gpu.recovery", "gpu.ecc-errors", "gpu.row-remap", "gpu.slowdown", "gpu.xid", "gpu.idle",
         "gpu.memory-free", "gpu.foreign-process", "unit.on-needed-gpu", "proc.stuck", "gpu.mig", "gpu.compute-mode",
-        "gpu.power-limit", "port.free", "model.complete", "memory.room", "shm.room", "engine.attention-backend",
+        "gpu.power-limit", "port.free", "model.complete",
+        "model.manifest", "memory.room", "shm.room", "engine.attention-backend",
         "cuda.env", "nccl.env", "numa.cpus",
     }  # fmt: skip
     assert not any("sglang.launch_server" in argv for argv in machine.ran)

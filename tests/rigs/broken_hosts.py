@@ -12,6 +12,7 @@ from ddconsole.core.inventory import Inventory
 from ddconsole.preflight.check import Outcome
 from ddconsole.preflight.facts import Facts
 from ddconsole.preflight.machine import DiskRoom, PortUse, Ran
+from ddconsole.preflight.manifest import manifest_file
 from ddconsole.preflight.recorded_machine import RecordedDevice, RecordedMachine
 
 MODEL = "/dev/shm/Qwen3.6-27B"
@@ -140,6 +141,17 @@ def port_taken(facts: Facts, machine: RecordedMachine, _: SyntheticHost) -> Fact
 def shard_cut_short(facts: Facts, machine: RecordedMachine, _: SyntheticHost) -> Facts:
     path = f"{MODEL}/model-00002-of-00002.safetensors"
     machine.files[path] = machine.files[path][:-10]
+    return facts
+
+
+def other_bytes(facts: Facts, machine: RecordedMachine, _: SyntheticHost) -> Facts:
+    path = f"{MODEL}/model-00002-of-00002.safetensors"
+    machine.files[path] = machine.files[path][:-4] + b"\1\1\1\1"
+    return facts
+
+
+def manifest_damaged(facts: Facts, machine: RecordedMachine, _: SyntheticHost) -> Facts:
+    machine.files[manifest_file(facts.plan.manifests, MODEL)] = b'{"files": 7}'
     return facts
 
 

@@ -71,6 +71,9 @@ class SyntheticHost:
         return RecordedNvml(recording | {"devices": devices, "pairs": pairs} | count | everywhere)
 
     def _tree(self) -> Path:
+        boot = self._root / "proc/sys/kernel/random"
+        boot.mkdir(parents=True, exist_ok=True)
+        (boot / "boot_id").write_text("51d00000-0000-4000-8000-000000000001\n")
         for node in range(self._nodes):
             folder = self._root / f"sys/devices/system/node/node{node}"
             folder.mkdir(parents=True, exist_ok=True)

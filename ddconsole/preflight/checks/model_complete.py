@@ -38,7 +38,7 @@ def _remedy(facts: Facts, path: str) -> str:
         if path.startswith(_MEMORY_FOLDERS)
         else ""
     )
-    return f"stage it again{source}{gone}"
+    return f"stage it again{source}: `ddconsole stage PLAN`{gone}"
 
 
 CHECK = Check("model.complete", "model and draft are there and whole", _run, deadline=60.0)
