@@ -3,10 +3,12 @@
 from ddconsole.engines.engine import Engine
 from ddconsole.engines.llamacpp import LlamaCpp
 from ddconsole.engines.sglang import Sglang
+from ddconsole.engines.vllm import Vllm
 
 _ENGINES: dict[str, Engine] = {
     "sglang": Sglang(),
     "llamacpp": LlamaCpp(),
+    "vllm": Vllm(),
 }
 
 ENGINE_KINDS = tuple(_ENGINES)

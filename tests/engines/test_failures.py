@@ -228,7 +228,7 @@ def test_a_cause_that_a_timer_saw() -> None:
 
 
 def test_the_register_knows_each_kind() -> None:
-    assert ENGINE_KINDS == ("sglang", "llamacpp")
+    assert ENGINE_KINDS == ("sglang", "llamacpp", "vllm")
     for kind in ENGINE_KINDS:
         assert engine(kind).kind == kind
         assert [step.name for step in engine(kind).stop_steps]
