@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ddconsole.commands.asking import prompts_of_terminal
+from ddconsole.commands.host_choices import HostChoice, host_choice
 from ddconsole.commands.places import runs_folder, state_home
 from ddconsole.core.fold import fold
 from ddconsole.core.journal_line import read_lines
@@ -38,23 +39,24 @@ def operator() -> str:
 
 @asynccontextmanager
 async def agent_of(
-    host: str, *, rehearsal: Mapping[str, str] | None = None, python: str = "", say: bool = False
+    host: str, *, rehearsal: Mapping[str, str] | None = None, choice: HostChoice | None = None, say: bool = False
 ) -> AsyncIterator[HttpAgentClient]:
     """A client of a host's agent, which is started if need be.
 
     Args:
         host: `local`, an ssh alias, or user@host:port.
         rehearsal: the environment of a rehearsal: it has an agent of its own, with a clock of its own.
-        python: the interpreter on the host that the plan names.
+        choice: what the plan says about the host's agent; what an earlier one said where nothing is said.
         say: name the stages on standard error while they take their time.
     """
     state = state_home() / ("rehearsal" if rehearsal is not None else "local")
     local = host == "local"
+    chosen = HostChoice() if local else host_choice(host, choice or HostChoice())
     client = await connect(
         host,
-        state_directory=str(state) if local else "",
+        state_directory=str(state) if local else chosen.state,
         runs=runs_folder() if local else None,
-        python=python,
+        pythons=(chosen.python, chosen.serving_python),
         environment=rehearsal,
         on_stage=(lambda stage: print(f"{host}: {stage.value} …", file=sys.stderr)) if say and not local else None,
         prompts=None if local else prompts_of_terminal(),

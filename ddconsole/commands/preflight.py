@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 
 from ddconsole.commands.connection import EXPECTED, agent_of, fail, printed, say_what_ssh_leaves_out
-from ddconsole.commands.run import read_sweep
+from ddconsole.commands.run import choice_of, read_sweep
 from ddconsole.core.plan_problem import PlanError
 from ddconsole.load.prompts import WorkloadTextError
 from ddconsole.planfile.submission import PlannedSweep, submission_of
@@ -32,5 +32,5 @@ async def _findings(options: argparse.Namespace, sweep: PlannedSweep) -> Sequenc
     host = options.host or sweep.plan.host
     submission = submission_of(sweep, f"{sweep.plan.name}-preflight", host)
     say_what_ssh_leaves_out(host)
-    async with agent_of(host, python=sweep.plan.agent.python or "", say=True) as client:
+    async with agent_of(host, choice=choice_of(sweep), say=True) as client:
         return [finding_from_json(one) for one in await client.preflight(submission, options.tier)]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddconsole.commands.connection import EXPECTED, UsageProblem, agent_of, fail, say_what_ssh_leaves_out
+from ddconsole.commands.host_choices import HostChoice
 from ddconsole.commands.places import runs_folder, state_home
 from ddconsole.commands.staying import Stay, stay_on
 from ddconsole.core.plan_problem import PlanError
@@ -31,7 +32,7 @@ class Begun:
 
     submission: Submission
     host: str
-    python: str
+    choice: HostChoice
     environment: Mapping[str, str] | None
     """Of a rehearsal."""
 
@@ -58,12 +59,21 @@ def read_sweep(plan: str) -> PlannedSweep:
     return plan_sweep(loaded, resolve_placeholders(loaded.plan))
 
 
+def choice_of(sweep: PlannedSweep) -> HostChoice:
+    """What a plan says about the agent of its host."""
+    return HostChoice(
+        sweep.plan.agent.python or "",
+        sweep.plan.agent.state or "",
+        getattr(sweep.plan.engine, "python", None) or "",
+    )
+
+
 def _begin(options: argparse.Namespace, sweep: PlannedSweep) -> Begun:
     run = options.name or f"{sweep.plan.name}-{time.strftime('%m%d-%H%M%S')}"
-    python = sweep.plan.agent.python or ""
+    choice = choice_of(sweep)
     if options.verb != "rehearse":
         host = options.host or sweep.plan.host
-        return Begun(submission_of(sweep, run, host), host, python, None)
+        return Begun(submission_of(sweep, run, host), host, choice, None)
     from ddconsole.rehearsal.command import environment, prepare_state, rehearsal_command  # noqa: PLC0415
     from ddconsole.rehearsal.faults import FaultFileError, rules_from_json  # noqa: PLC0415
 
@@ -75,7 +85,7 @@ def _begin(options: argparse.Namespace, sweep: PlannedSweep) -> Begun:
         raise UsageProblem(str(problem)) from problem
     rehearsal = Rehearsal(rehearsal_command(), options.scale, tuple(faults))
     submission = submission_of(sweep, run, "local", rehearsal)
-    return Begun(submission, "local", python, environment(state, options.scale))
+    return Begun(submission, "local", choice, environment(state, options.scale))
 
 
 def _faults(path: str | None) -> list[Mapping[str, object]]:
@@ -95,7 +105,7 @@ async def _run(options: argparse.Namespace, sweep: PlannedSweep, begun: Begun) -
     for text in unobeyed(sweep.plan):
         print(f"note: {text}", file=sys.stderr)
     say_what_ssh_leaves_out(begun.host)
-    async with agent_of(begun.host, rehearsal=begun.environment, python=begun.python, say=True) as client:
+    async with agent_of(begun.host, rehearsal=begun.environment, choice=begun.choice, say=True) as client:
         hello = await client.hello()
         if hello.run is not None:
             raise UsageProblem(

@@ -242,3 +242,5 @@ class AgentPart(PlanPart):
 
     python: Text | None = None
     """The interpreter it runs with."""
+    state: Text | None = None
+    """The folder on the host for what it keeps, absolute or `~/...`; without it by the XDG rules."""

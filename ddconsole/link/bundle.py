@@ -28,6 +28,8 @@ class Bundle:
     size: int
     sha256: str
     """Of the archive."""
+    unpacked: int
+    """Bytes of its files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,8 @@ def _build(python: HostPython, packages: Mapping[str, bytes], cache: Path, extra
         fresh = archive.with_suffix(f".{os.getpid()}.part")
         fresh.write_bytes(data)
         fresh.rename(archive)
-    return Bundle(name, archive, len(data), hashlib.sha256(data).hexdigest())
+    unpacked = sum(map(len, content.values()))
+    return Bundle(name, archive, len(data), hashlib.sha256(data).hexdigest(), unpacked)
 
 
 def own_files() -> dict[str, bytes]:

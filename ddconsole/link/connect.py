@@ -19,7 +19,7 @@ async def connect(
     *,
     state_directory: str = "",
     runs: Path | None = None,
-    python: str = "",
+    pythons: tuple[str, str] = ("", ""),
     environment: Mapping[str, str] | None = None,
     ssh: "SshSettings | None" = None,
     on_stage: StageListener | None = None,
@@ -31,7 +31,8 @@ async def connect(
         host: `local`, an alias of the ssh configuration, `user@host` or `user@host:port`.
         state_directory: where the agent keeps its things, on its host; empty: by the XDG rules.
         runs: for `local`, the folder of the run directories, when it is not the state directory's own.
-        python: over SSH, the host's interpreter, where the plan names one.
+        pythons: over SSH, the host's interpreter where the plan names one, and the serving environment's for a host
+            that has no other.
         environment: added to the agent's when it is started here, such as a rehearsal's clock.
         ssh: how to connect.
         on_stage: told what is being done, now and at every later new link.
@@ -50,8 +51,8 @@ async def connect(
         local = LocalAgentRoute(state, _local_agent(runs, added), on_stage=stages)
         client = HttpAgentClient(local.open, host, stages=stages)
     else:
-        agent = (state_directory, python, added)
-        client = _over_ssh(host, agent, ssh, stages, prompts or Prompts())
+        about_agent = (state_directory, *pythons, added)
+        client = _over_ssh(host, about_agent, ssh, stages, prompts or Prompts())
     try:
         await client.hello()
     except BaseException:
@@ -62,7 +63,7 @@ async def connect(
 
 def _over_ssh(
     host: str,
-    about_agent: tuple[str, str, Mapping[str, str]],
+    about_agent: tuple[str, str, str, Mapping[str, str]],
     ssh: "SshSettings | None",
     stages: Stages,
     prompts: Prompts,
@@ -72,8 +73,8 @@ def _over_ssh(
     from ddconsole.link.host_spec import parse_host  # noqa: PLC0415
     from ddconsole.link.ssh_agent import SshAgentRoute  # noqa: PLC0415
 
-    state, python, environment = about_agent
-    agent = HostAgent(state=state, python=python, environment=environment)
+    state, python, serving_python, environment = about_agent
+    agent = HostAgent(state=state, python=python, serving_python=serving_python, environment=environment)
     route = SshAgentRoute(parse_host(host), ssh, agent, on_stage=stages, prompts=prompts)
     return HttpAgentClient(route.open, host, on_close=route.close, stages=stages, prompts=prompts)
 

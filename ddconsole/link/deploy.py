@@ -13,12 +13,15 @@ from ddconsole.link import on_host
 from ddconsole.link.bundle import Bundle, BundleExtras, build_bundle
 from ddconsole.link.client import AgentError, LinkLost
 from ddconsole.link.host_call import HostRefusal, answer_of, new_nonce, program
-from ddconsole.link.host_python import HostFacts, probe_host
+from ddconsole.link.host_python import ISOLATED, HostFacts, HostPython, probe_host
 from ddconsole.link.places import default_cache_directory
 from ddconsole.link.ssh_host import HostConnection
 from ddconsole.link.stages import Stage, StageError, StageListener, nobody_listens
 
 _UNPACK_TIME = 120.0
+_MIB = 1024 * 1024
+_ROOM_TO_RUN = 16 * _MIB
+"""Bytes for the first journal, logs and results: below a quarter of it a sweep pauses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,8 @@ class HostAgent:
     """The state directory, absolute or `~/...`; empty: by the XDG rules, on the host."""
     python: str = ""
     """The interpreter, where the plan names one."""
+    serving_python: str = ""
+    """The serving environment's, for a host that has no other: nothing of that environment is read or written."""
     module: str = "ddconsole.agent"
     arguments: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -36,6 +41,19 @@ class HostAgent:
     extras: BundleExtras = field(default_factory=BundleExtras)
     cache: Path | None = None
     """Where bundles and wheels are kept here; None: by the XDG rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What is on a host."""
+
+    bundle: Bundle
+    folder: str
+    """There."""
+    python: HostPython
+    """The host's."""
+    uploaded: bool
+    """It was not there before."""
 
 
 class HostDeployment:
@@ -63,7 +81,8 @@ class HostDeployment:
         """
         self._on_stage(Stage.PYTHON)
         try:
-            self._facts = await probe_host(self._host, [self._agent.python] if self._agent.python else ())
+            named, last = ([one] if one else [] for one in (self._agent.python, self._agent.serving_python))
+            self._facts = await probe_host(self._host, named, last)
             return on_host.socket_path(self.state, self._facts.uid)
         except on_host.RefusedError as refused:
             raise StageError(Stage.PYTHON, self._host.host, refused.text, refused.do, final=True) from refused
@@ -107,11 +126,8 @@ class HostDeployment:
             StageError: upload or start failed.
             LinkLost: the connection ended; a broken upload is never started from.
         """
-        self._on_stage(Stage.UPLOAD)
-        bundle = await self._build()
-        folder = f"{self._agents}/{bundle.name}"
-        if not (await self.look(folder))["bundle"]:
-            await self._upload(bundle, folder)
+        brought = await self.bring()
+        folder = f"{self._agents}/{brought.bundle.name}"
         self._on_stage(Stage.START)
         start = {
             "command": [f"{folder}/bin/python", "-I", "-m", self._agent.module, *self._agent.arguments],
@@ -123,7 +139,44 @@ class HostDeployment:
             "python": self.python,
         }
         self._pid = int(await self._call(Stage.START, "start", start))
-        await self._call(Stage.START, "clear", {"agents": self._agents, "keep": bundle.name})
+        await self.clear(brought.bundle)
+
+    async def bring(self) -> "Brought":
+        """Put the bundle into its folder on the host, if it is not there; nothing is started.
+
+        Raises:
+            StageError: it cannot be made here, or has no place there.
+            LinkLost: the connection ended; a broken upload is never started from.
+        """
+        self._on_stage(Stage.UPLOAD)
+        bundle = await self._build()
+        folder = f"{self._agents}/{bundle.name}"
+        seen = await self.look(folder)
+        self._check_place(seen["place"], 0 if seen["bundle"] else bundle.size + bundle.unpacked)
+        if not seen["bundle"]:
+            await self._upload(bundle, folder)
+        return Brought(bundle, folder, self._known.python, uploaded=not seen["bundle"])
+
+    async def clear(self, keep: Bundle) -> Sequence[str]:
+        """Remove older bundles from which nothing runs; their names."""
+        removed: list[str] = await self._call(Stage.START, "clear", {"agents": self._agents, "keep": keep.name})
+        return removed
+
+    def _check_place(self, place: Mapping[str, Any], needed: int) -> None:
+        """Say what keeps an agent from living there, before anything is sent."""
+        where, free = place["place"], int(place["free"])
+        another = "name another folder in the plan: agent: {state: /path}"
+        if place["readonly"]:
+            raise self._error(Stage.UPLOAD, f"E142 {self.state} is on a read-only file system ({where})", another)
+        if not place["writable"]:
+            raise self._error(Stage.UPLOAD, f"E142 {where} may not be written to", f"chmod u+rwx it, or {another}")
+        if place["noexec"]:
+            text = f"E143 {self.state} is on a file system mounted noexec ({where}): no module can be loaded from it"
+            raise self._error(Stage.UPLOAD, text, another)
+        if needed and free < needed + _ROOM_TO_RUN:
+            wants = (needed + _ROOM_TO_RUN) // _MIB + 1
+            text = f"E144 {where} has {free // _MIB} MiB free, the agent needs {wants} MiB"
+            raise self._error(Stage.UPLOAD, text, f"make room there, or {another}")
 
     async def _build(self) -> Bundle:
         cache = self._agent.cache or default_cache_directory()
@@ -147,6 +200,8 @@ class HostDeployment:
         except (asyncssh.SFTPConnectionLost, asyncssh.SFTPNoConnection, ConnectionError) as problem:
             raise LinkLost(f"{self._host.host}: the connection was lost during the upload") from problem
         except (asyncssh.Error, OSError) as problem:
+            # SFTP has one word for most of what goes wrong: the host is asked what it is.
+            self._check_place((await self.look(folder))["place"], bundle.size + bundle.unpacked)
             do = f"check room and permissions of {self._agents} on the host"
             raise self._error(Stage.UPLOAD, visible(str(problem)), do) from problem
         received = {"part": part, "folder": folder, "size": bundle.size, "sha256": bundle.sha256}
@@ -156,7 +211,7 @@ class HostDeployment:
         nonce = new_nonce()
         text = program(nonce, action, arguments)
         try:
-            done = await self._host.run([self.python, "-I", "-"], stdin=text, deadline=deadline)
+            done = await self._host.run([self.python, *ISOLATED, "-"], stdin=text, deadline=deadline)
             return answer_of(nonce, done.stdout, done.stderr, done.status)
         except LinkLost:
             raise

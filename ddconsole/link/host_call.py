@@ -26,7 +26,7 @@ def new_nonce() -> str:
 
 
 def program(nonce: str, action: str, arguments: dict[str, Any]) -> bytes:
-    """What `python -I -` is given on stdin. Nothing of the arguments passes a shell."""
+    """What `python -I -S -B -` is given on stdin. Nothing of the arguments passes a shell."""
     call = json.dumps([nonce, action, arguments])
     return f"{inspect.getsource(on_host)}\n\nmain(*json.loads({call!r}))\n".encode()
 

@@ -13,6 +13,8 @@ from ddconsole.link.ssh_host import Completed, HostConnection
 from ddconsole.link.stages import Stage, StageError
 
 OLDEST = (3, 11)
+ISOLATED = ("-I", "-S", "-B")
+"""How an interpreter is run that may be a serving environment's: it reads nothing of it, and writes nothing into it."""
 _NAMES = ("python3.13", "python3.12", "python3.11", "python3")
 _PROBE_TIME = 30.0
 
@@ -31,7 +33,7 @@ _SH = (
     'echo {nonce} state "${{XDG_STATE_HOME:-$HOME/.local/state}}/ddconsole"; '
     "for name in {names}; do "
     'found=$(command -v "$name") || continue; '
-    'said=$("$found" -I -c "{python}" 2>/dev/null); good=$?; '
+    'said=$("$found" -I -S -B -c "{python}" 2>/dev/null); good=$?; '
     'echo {nonce} python "$said" "$found"; '
     "test $good = 0 && break; "
     "done; echo {nonce} end"
@@ -62,35 +64,38 @@ class HostFacts:
     python: HostPython
 
 
-async def probe_host(host: HostConnection, named: Sequence[str] = ()) -> HostFacts:
+async def probe_host(host: HostConnection, named: Sequence[str] = (), last: Sequence[str] = ()) -> HostFacts:
     """Find a Python of at least 3.11.
 
     Args:
         host: the connection.
         named: the interpreters to look at instead of those on PATH, best first.
+        last: those to look at when PATH has none, such as a serving environment's.
 
     Raises:
         StageError: E140, the login shell ends before the command is run; E141, there is no such Python.
         LinkLost: the connection ended.
     """
     nonce = new_nonce()
-    done = await host.run(probe_command(nonce, named), deadline=_PROBE_TIME)
+    done = await host.run(probe_command(nonce, named, last), deadline=_PROBE_TIME)
     facts, older = _read(nonce, done, host.host)
     if {"end", "uid", "home", "state"} - facts.keys():
         raise _shell_error(host.host, done)
     python = facts.get("python")
     if not isinstance(python, HostPython):
-        found = f"found {', '.join(older)}" if older else f"found none of {', '.join(named or _NAMES)}"
+        found = f"found {', '.join(older)}" if older else f"found none of {', '.join([*(named or _NAMES), *last])}"
         text = f"E141 needs Python {OLDEST[0]}.{OLDEST[1]} or newer, {found}"
         do = "name one in the plan: agent: {python: /path/to/python3}"
         raise StageError(Stage.PYTHON, host.host, text, do, final=True)
     return HostFacts(uid=int(facts["uid"]), home=str(facts["home"]), state=str(facts["state"]), python=python)
 
 
-def probe_command(nonce: str, named: Sequence[str] = ()) -> list[str]:
+def probe_command(nonce: str, named: Sequence[str] = (), last: Sequence[str] = ()) -> list[str]:
     """The command: the console's own version of Python comes first, because the bundle then needs no download."""
     own = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    names = [shlex.quote(one) for one in named] or [own, *(one for one in _NAMES if one != own)]
+    names = [shlex.quote(one) for one in named]
+    if not names:
+        names = [own, *(one for one in _NAMES if one != own), *(shlex.quote(one) for one in last)]
     return ["sh", "-c", _SH.format(nonce=nonce, names=" ".join(names), python=_PYTHON_SAYS)]
 
 

@@ -5,6 +5,7 @@ call of `main` behind it: over SSH, and on the console's own machine too.
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -159,9 +160,7 @@ def start_agent(**arguments: Any) -> int:
         Path(start.state).mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(start.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as problem:
-        raise RefusedError(
-            f"{start.state}: {problem.strerror}", "make the folder writable, or name another one"
-        ) from problem
+        raise RefusedError(f"{start.state}: {problem.strerror}", _advice(problem)) from problem
     argv = [*start.command, "--state", start.state, "--socket", start.socket]
     try:
         process = subprocess.Popen(
@@ -210,7 +209,7 @@ def receive_bundle(part: str, folder: str, size: int, sha256: str) -> None:
                 fresh.rename(target)
     except OSError as problem:
         if not target.is_dir():
-            raise RefusedError(f"{folder}: {problem.strerror or problem}", "make room on the host") from problem
+            raise RefusedError(f"{folder}: {problem.strerror or problem}", _advice(problem)) from problem
     finally:
         archive.unlink(missing_ok=True)
         shutil.rmtree(fresh, ignore_errors=True)
@@ -253,6 +252,21 @@ def _make_environment(folder: Path, python: str) -> None:
     (folder / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n")
 
 
+def place_of(folder: str) -> dict[str, Any]:
+    """The disk on which a folder is or would be made: what decides whether an agent can live there."""
+    place = Path(folder)
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    about = os.statvfs(place)
+    return {
+        "place": str(place),
+        "free": about.f_bavail * about.f_frsize,
+        "readonly": bool(about.f_flag & os.ST_RDONLY),
+        "noexec": bool(about.f_flag & os.ST_NOEXEC),
+        "writable": os.access(place, os.W_OK | os.X_OK),
+    }
+
+
 def clear_bundles(agents: str, keep: str) -> list[str]:
     """Remove bundle folders from which no process runs, and what broken uploads left; their names.
 
@@ -285,8 +299,8 @@ def _command_lines() -> Iterator[str]:
 def look(state: str, folder: str = "", pid: int = 0, log: str = "") -> dict[str, Any]:
     """What is there.
 
-    The socket, whether somebody answers at it, who holds its lock, whether the bundle is there, and of the agent that
-    was just started: whether it lives, and the end of its log.
+    The socket, whether somebody answers at it, who holds its lock, whether the bundle is there and on what kind of
+    disk, and of the agent that was just started: whether it lives, and the end of its log.
     """
     path = socket_path(state, os.geteuid())
     with contextlib.suppress(FileNotFoundError):
@@ -297,9 +311,15 @@ def look(state: str, folder: str = "", pid: int = 0, log: str = "") -> dict[str,
         "answers": answers(path),
         "lock": lock_holder(path),
         "bundle": bool(folder) and Path(folder).is_dir(),
+        "place": place_of(folder or state),
         "alive": bool(pid) and Path(f"/proc/{pid}").exists(),
         "log": log_tail(log) if log else "",
     }
+
+
+def _advice(problem: OSError) -> str:
+    full = problem.errno in (errno.ENOSPC, errno.EDQUOT)
+    return "make room there" if full else "make it writable, or name another folder in the plan: agent: {state: ...}"
 
 
 ACTIONS: dict[str, Callable[..., Any]] = {
@@ -317,5 +337,5 @@ def main(nonce: str, action: str, arguments: dict[str, Any]) -> None:
     except RefusedError as refused:
         answer = {"error": refused.text, "do": refused.do}
     except OSError as problem:
-        answer = {"error": str(problem), "do": ""}
+        answer = {"error": f"{problem.filename or action}: {problem.strerror or problem}", "do": _advice(problem)}
     sys.stdout.write(f"\n{nonce} {json.dumps(answer)}\n")

@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import shlex
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import asyncssh
 
@@ -17,6 +18,8 @@ from ddconsole.link.ssh_settings import SshSettings
 from ddconsole.link.stages import StageListener, nobody_listens
 
 __all__ = ["Completed", "HostConnection", "SshSettings", "connect_ssh"]
+
+_Opened = TypeVar("_Opened")
 
 _SESSIONS = 3
 """Commands and file transfers at a time; sshd allows ten sessions to a connection, the bridge needs some too."""
@@ -58,7 +61,10 @@ class HostConnection:
         async with self._sessions:
             try:
                 async with asyncio.timeout(deadline):
-                    done = await self.connection.run(shlex.join(argv), input=stdin, encoding=None, check=False)
+                    line = shlex.join(argv)
+                    done = await self._opened(
+                        lambda: self.connection.run(line, input=stdin, encoding=None, check=False)
+                    )
             except TimeoutError as problem:
                 text = f"{self.host}: {argv[0]} did not end within {deadline:.0f} s"
                 raise AgentError(text, "look at the host's load and at its login scripts") from problem
@@ -78,7 +84,7 @@ class HostConnection:
         """
         async with self._sessions:
             try:
-                client = await self.connection.start_sftp_client()
+                client = await self._opened(self.connection.start_sftp_client)
             except (asyncssh.Error, OSError) as problem:
                 raise self._broken(problem) from problem
             try:
@@ -86,11 +92,22 @@ class HostConnection:
             finally:
                 client.exit()
 
+    async def _opened(self, begin: Callable[[], Awaitable[_Opened]]) -> _Opened:
+        """Begin a session; one that is refused has not begun, and is asked for again."""
+        for tried in range(_REFUSED_AGAIN):
+            try:
+                return await begin()
+            except asyncssh.ChannelOpenError:
+                if not self.alive:
+                    raise
+                await asyncio.sleep(_PAUSE * 2**tried)
+        return await begin()
+
     def _broken(self, problem: Exception) -> AgentError:
         if isinstance(problem, asyncssh.ChannelOpenError) and self.alive:
             return AgentError(
                 f"{self.host}: the host opens no further session: {visible(str(problem))}",
-                "its sshd allows MaxSessions of them; close other uses of this connection",
+                "its sshd allows only so many at a time: raise MaxSessions in its sshd_config to 10",
             )
         return LinkLost(f"{self.host}: the connection was lost: {visible(str(problem))}")
 

@@ -1,0 +1,223 @@
+"""Hosts as they are found: each works, or says in one sentence why not and what to do. Real sshd, real accounts."""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from fake_agent import RUN
+from odd_account import account, folder, mounted, remount
+from remote_agent import Remote
+from sshd import prepared
+from waiting import until
+
+from ddconsole.link.feed_run import LiveRunFeed
+from ddconsole.link.http_client import HttpAgentClient
+from ddconsole.link.ssh_host import connect_ssh
+from ddconsole.link.stages import Stage, StageError
+
+pytestmark = pytest.mark.ssh
+
+
+NO_FORWARDING = "DisableForwarding yes"
+
+
+@pytest.fixture(scope="module")
+def brought() -> Iterator[Path]:
+    """Where the bundle stays for those tests that are not about bringing it: unpacking and compiling take seconds."""
+    with folder("brought") as path:
+        path.chmod(0o777)
+        yield path
+
+
+@contextlib.contextmanager
+def host_of(
+    cache: Path, home: Path, shell: str = "/bin/bash", files: dict[str, str] | None = None, extra: str = ""
+) -> Iterator[Remote]:
+    """A host with one odd account."""
+    with account(home, shell, files) as user, prepared(extra=extra) as sshd:
+        sshd.user = user
+        sshd.start()
+        yield Remote(sshd, cache)
+
+
+async def works(remote: Remote, state: Path | None = None, **agent: object) -> HttpAgentClient:
+    """An agent is brought, started, and tells its journal."""
+    if state is not None:
+        remote.state = str(state / "state")
+    client = remote.client(remote.agent(state=remote.state, **agent))
+    feed = LiveRunFeed(client, RUN)
+    feed.start()
+    await until(lambda: feed.state.seq > 5, 60.0, "for a journal")
+    assert (await feed.command("stop", ["c001"])).taken
+    await feed.close()
+    return client
+
+
+async def refused(remote: Remote, stage: Stage, what: str, **agent: object) -> StageError:
+    """It ends at that stage with one sentence, and leaves no process."""
+    route = remote.route(remote.agent(**agent))
+    with pytest.raises(StageError, match=what) as told:
+        await route.open()
+    await route.close()
+    assert told.value.stage is stage
+    assert told.value.do
+    assert "Traceback" not in str(told.value)
+    assert remote.agents() == []
+    return told.value
+
+
+# --- sshd
+
+
+@pytest.mark.parametrize("option", ["AllowTcpForwarding no", NO_FORWARDING, "MaxSessions 2"])
+async def test_what_sshd_forbids_is_gone_round(cache: Path, brought: Path, option: str) -> None:
+    with folder() as home, host_of(cache, home, extra=option) as remote:
+        await (await works(remote, brought)).close()
+        host = await connect_ssh(remote.sshd.spec, remote.sshd.settings())
+        done = await asyncio.gather(*(host.run(["sh", "-c", "sleep 0.1; echo up"]) for _ in range(6)))
+        assert {one.stdout for one in done} == {b"up\n"}
+        await host.close()
+
+
+# --- the home
+
+
+async def test_a_home_with_a_long_path_works(cache: Path) -> None:
+    with folder("h" * 60) as top:
+        home = top / ("ö" * 20 + "'" + "x" * 39)
+        home.mkdir()
+        assert len(os.fsencode(home)) > 120
+        with host_of(cache, home) as remote:
+            await (await works(remote)).close()
+
+
+async def test_a_read_only_home_is_told_and_another_folder_works(cache: Path) -> None:
+    with folder() as home, mounted(home, "size=64m"), host_of(cache, home) as remote, folder("state") as elsewhere:
+        remount(home, "ro")
+        told = await refused(remote, Stage.UPLOAD, r"E142 .* is on a read-only file system")
+        assert "agent: {state: /path}" in told.do
+        os.chown(elsewhere, remote.sshd.user.pw_uid, -1)
+        await (await works(remote, elsewhere)).close()
+
+
+async def test_a_home_that_may_not_be_written_to_is_told(cache: Path) -> None:
+    with folder() as home, host_of(cache, home) as remote:
+        os.chown(home, 0, 0)
+        await refused(remote, Stage.UPLOAD, r"E142 .* may not be written to")
+
+
+async def test_a_noexec_home_is_told(cache: Path) -> None:
+    with folder() as home, mounted(home, "size=64m,noexec"), host_of(cache, home) as remote:
+        await refused(remote, Stage.UPLOAD, r"E143 .* mounted noexec .* no module can be loaded")
+
+
+async def test_a_full_disk_is_told_before_anything_is_sent(cache: Path) -> None:
+    with folder() as home, mounted(home, "size=20m"), host_of(cache, home) as remote:
+        await refused(remote, Stage.UPLOAD, r"E144 .* has 20 MiB free, the agent needs \d+ MiB")
+        assert list(home.iterdir()) == []
+
+
+def fill(path: Path) -> None:
+    """Take all room there is."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(b"\0" * 65536):
+            pass
+
+
+async def test_a_disk_that_fills_up_during_the_upload_leaves_nothing(cache: Path) -> None:
+    with folder() as home, mounted(home, "size=200m"), host_of(cache, home) as remote:
+        route = remote.route()
+        opening = asyncio.create_task(route.open())
+        await until(lambda: list(home.rglob("*.part")), 30.0)
+        filler = home / "filler"
+        fill(filler)
+        with pytest.raises(StageError, match=r"E144 .* MiB free|No space left on device") as told:
+            await opening
+        assert "make room" in told.value.do
+        await route.close()
+        assert not [one for one in (Path(remote.state) / "agent").iterdir() if not one.name.startswith(".")]
+        filler.unlink()
+        await (await works(remote)).close()
+
+
+# --- the login shell
+
+
+@pytest.mark.parametrize("extra", ["", NO_FORWARDING])
+@pytest.mark.parametrize("shell", ["csh", "tcsh", "fish"])
+async def test_other_login_shells_work(cache: Path, brought: Path, shell: str, extra: str) -> None:
+    with folder() as home, host_of(cache, home, f"/usr/bin/{shell}", extra=extra) as remote:
+        await (await works(remote, brought)).close()
+
+
+NOISE = "echo 'Welcome! {'; echo 'warning' >&2; printf '\\377\\n'\n"
+POISON = "export PYTHONPATH=/nowhere PYTHONHOME=/nowhere PYTHONSTARTUP=/nowhere PYTHONINSPECT=1\n"
+
+
+@pytest.mark.parametrize("extra", ["", NO_FORWARDING])
+async def test_login_scripts_that_print_and_poison_do_no_harm(cache: Path, brought: Path, extra: str) -> None:
+    with folder() as home, host_of(cache, home, files={".bashrc": NOISE + POISON}, extra=extra) as remote:
+        await (await works(remote, brought)).close()
+
+
+async def test_a_login_script_that_prints_and_ends_is_told(cache: Path) -> None:
+    with folder() as home, host_of(cache, home, files={".bashrc": NOISE + "exit 0\n"}) as remote:
+        told = await refused(remote, Stage.PYTHON, r"E140 the login shell printed 3 lines and exited 0: .*Welcome!")
+        assert told.final
+
+
+async def test_an_account_without_a_shell_is_told(cache: Path) -> None:
+    with folder() as home, host_of(cache, home, "/usr/sbin/nologin") as remote:
+        await refused(remote, Stage.PYTHON, r"E140 the login shell printed .* exited 1: .*not available")
+
+
+# --- its Python
+
+
+async def test_a_python_that_is_too_old_is_told(cache: Path) -> None:
+    old = """#!/bin/sh\necho '["/opt/python3.6", [3, 6, 8], null, "x86_64", ["glibc", "2.17"]]'; exit 1\n"""
+    with folder() as home, host_of(cache, home, files={"python3": old, ".bashrc": "PATH=$HOME:/bin/none\n"}) as remote:
+        (home / "python3").chmod(0o755)
+        for name in ("sh", "id"):
+            (home / name).symlink_to(f"/bin/{name}")
+        await refused(remote, Stage.PYTHON, r"E141 needs Python 3\.11 or newer, found 3\.6\.8 at /opt/python3\.6")
+
+
+def contents(place: Path) -> str:
+    """One hash over all names, times and bytes of a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(place.rglob("*")):
+        about = path.lstat()
+        digest.update(f"{path.relative_to(place)} {about.st_mode} {about.st_mtime_ns}".encode())
+        if path.is_file():
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+async def test_a_serving_environment_lends_its_interpreter_and_nothing_else(cache: Path, brought: Path) -> None:
+    with folder() as home, folder("serving") as serving:
+        argv = ["/usr/bin/python3", "-m", "venv", "--without-pip", str(serving)]
+        await asyncio.to_thread(subprocess.run, argv, check=True)
+        site = next(serving.glob("lib/python3*/site-packages"))
+        # What a serving environment may hold: modules of the agent's names, and a file that runs at every start.
+        (site / "aiohttp.py").write_text("raise SystemExit('the serving environment was read')\n")
+        (site / "started.py").write_text("open('/tmp/x', 'w')\n")
+        (site / "started.pth").write_text("import started\n")
+        nothing = "PATH=$HOME:/bin/none\n"
+        with host_of(cache, home, files={".bashrc": nothing}) as remote:
+            for name in ("sh", "id"):
+                (home / name).symlink_to(f"/bin/{name}")
+            for path in [serving, *serving.rglob("*")]:
+                os.chown(path, remote.sshd.user.pw_uid, -1, follow_symlinks=False)
+            before = contents(serving)
+            client = await works(remote, brought, serving_python=f"{serving}/bin/python")
+            opened = {one.path for one in psutil.Process((await client.hello()).pid).memory_maps()}
+            assert not [path for path in opened if path.startswith(str(serving))]
+            await client.close()
+            assert contents(serving) == before
