@@ -6,7 +6,7 @@ import sys
 import time
 
 from ddconsole.commands.connection import EXPECTED, UsageProblem, agent_of, fail
-from ddconsole.commands.run import read_sweep
+from ddconsole.commands.run import choice_of, read_sweep
 from ddconsole.core.plan_problem import PlanError
 from ddconsole.core.visible_text import visible_line
 from ddconsole.core.wire import StageStatus
@@ -31,7 +31,7 @@ def main(options: argparse.Namespace) -> int:
 
 async def _stage(options: argparse.Namespace, sweep: PlannedSweep) -> int:
     host = options.host or sweep.plan.host
-    async with agent_of(host, python=sweep.plan.agent.python or "", say=True) as client:
+    async with agent_of(host, choice=choice_of(sweep), say=True) as client:
         if options.stop:
             print(stage_line(await client.stop_staging(), 0.0))
             return 0
