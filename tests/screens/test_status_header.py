@@ -32,3 +32,10 @@ def test_what_the_journal_cannot_take_is_said_at_80_columns() -> None:
     )
     facts = HeaderFacts("demo", "ct200", feed.state, link, feed.clock, 100.0, left=5400.0, simulated=False)
     assert "! demo: STORAGE FAILED" in "".join(text for text, _ in header_line(facts, 80))[:80]
+
+
+def test_a_unit_that_could_not_be_put_back_stands_before_other_debts() -> None:
+    feed = ct200.midway()
+    taken = [ev.DebtTaken(name, name) for name in ("first.service", "second.service")]
+    feed.emit(*taken, ev.DebtKept("second.service", "it ended 5 s after its start"))
+    assert f"not put back: second.service +{len(feed.state.debts) - 1}" in header(feed, 200)
