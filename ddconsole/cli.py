@@ -177,6 +177,7 @@ def _add_steering(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
             verb.add_argument("--set", metavar="FIELD=VALUE", action="append", default=[], dest="fields")
             verb.add_argument("--flag", metavar="NAME[=VALUE]", action="append", default=[], dest="flags")
             verb.add_argument("--no-flag", metavar="NAME", action="append", default=[], dest="removed")
+        _add_take_control(verb)
         _add_host(verb)
         _add_json(verb)
     run_texts = {
@@ -189,6 +190,7 @@ def _add_steering(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         verb = _verb(verbs, name, run_texts[name])
         verb.add_argument("run", metavar="RUN", nargs="?")
         verb.add_argument("--because", default="")
+        _add_take_control(verb)
         _add_host(verb)
         _add_json(verb)
     debts = _verb(verbs, "debts", "units that a run has stopped and not put back yet; status 1 while there are any")
@@ -196,8 +198,17 @@ def _add_steering(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     what = debts.add_mutually_exclusive_group()
     what.add_argument("--settle", action="store_true", help="put them back now: the run is paused or over")
     what.add_argument("--waive", metavar="UNIT", action="append", help="leave it alone: starting it is up to you")
+    _add_take_control(debts)
     _add_host(debts)
     _add_json(debts)
+
+
+def _add_take_control(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--take-control",
+        action="store_true",
+        help="even if another operator's console has control and is there: it only watches from then on",
+    )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import asyncio
 import signal
 import sys
 import termios
+import time
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -35,6 +36,7 @@ from screens.session import Export, Preflight, Session
 from screens.spans import shown
 from screens.state_folder import state_folder
 from screens.sweep import SweepScreen
+from screens.taking_control import ControlDesk, lost_control
 from screens.theme import COLOURS, THEME
 
 FRAME = 0.1
@@ -62,6 +64,7 @@ class ConsoleApp(App[int]):
     ) -> None:
         super().__init__()
         self.session = Session(feed, preflight, export, history)
+        self._control = ControlDesk(self, self.session, self._tell)
         self.crash_file: Path | None = None
         self._prompts = prompts or Prompts()
         self._answerer_before: Answerer | None = None
@@ -137,12 +140,21 @@ class ConsoleApp(App[int]):
                 handler(changed)
 
     def _ring(self, state: RunState) -> None:
-        """Once when the sweep pauses by itself, and once when it ends."""
+        """Once when the sweep pauses by itself, when it ends, and when this console loses control."""
         before, self._said = self._said, state
         ended = state.phase is st.RunPhase.ENDED and before.phase is not st.RunPhase.ENDED
         paused = state.phase is st.RunPhase.PAUSED and before.phase is not st.RunPhase.PAUSED
         if ended or (paused and state.paused_by == "ddconsole"):
             self.bell()
+        if lost_control(self.session.feed, before, state):
+            self.session.control_lost = time.monotonic()
+            self.bell()
+            self._hand_on(frozenset({"tick"}))
+        elif self.session.feed.has_control():
+            self.session.control_lost = None
+
+    def _tell(self, text: str, bad: bool) -> None:  # as a screen's
+        self.notify(shown(text), severity="error" if bad else "information", markup=False, timeout=6)
 
     # --- questions of a login
 
@@ -179,6 +191,7 @@ class ConsoleApp(App[int]):
             doers: dict[str, Callable[[], None]] = {
                 "help": partial(self._find, cells=False),
                 "palette": partial(self._find, cells=True),
+                "take-control": self._control.take,
                 "reconnect": self._reconnect,
                 "quit": self._ask_to_leave,
             }

@@ -1,18 +1,21 @@
 """From a key to a command: who it goes to, what it costs, the question, the answer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from textual.app import App
 
 from ddconsole.core import states as st
 from ddconsole.core.actions import Action, Danger, refusal, targets
 from ddconsole.core.command_cost import cost
+from ddconsole.core.preconditions import seen
 from ddconsole.core.run_state import CellRow
 from ddconsole.core.sweep import cell_label
+from ddconsole.core.wire import Seen
 from ddconsole.link.client import AgentError, LinkPhase
 from screens.confirm import ConfirmScreen, Question
 from screens.session import Session
 from screens.spans import shown
+from screens.taking_control import ControlDesk
 
 Tell = Callable[[str, bool], None]
 
@@ -49,6 +52,7 @@ class Commander:
         self._app = app
         self._session = session
         self._tell = tell
+        self._control = ControlDesk(app, session, tell)
 
     def command(self, action: Action, cells: Sequence[str] = (), hidden: frozenset[str] = frozenset()) -> None:
         """Tell it, or ask first.
@@ -64,15 +68,27 @@ class Commander:
         if why:
             self._tell(why, True)
             return
-        names = [row.cell.id for row in targets(action, rows)]
+        if self.asked_for_control(action):
+            return
+        chosen = targets(action, rows)
+        names = [row.cell.id for row in chosen]
+        expected = {row.cell.id: seen(row) for row in chosen}
         costs = self._costs(action, names)
         if action.danger is Danger.DESTROY or len(names) > 1 or (costs and self._costs_a_start(action)):
             self._app.push_screen(
                 ConfirmScreen(lambda: self._question(action, names, hidden)),
-                lambda answer: self._answered(action, names, answer=bool(answer)),
+                lambda answer: self._answered(action, expected, answer=bool(answer)),
             )
             return
-        self.send(action.command, names)
+        self.send(action, expected)
+
+    def asked_for_control(self, action: Action) -> bool:
+        """Whether another console has control: then the operator is asked for that, and nothing else is done."""
+        controller = self._session.feed.state.controller
+        if self._session.feed.readonly or controller is None or not self._control.must_ask():
+            return False
+        self._control.ask(controller, action)
+        return True
 
     def why_not(self, action: Action, rows: Sequence[CellRow]) -> str:
         """Why it cannot be told now; empty where it can."""
@@ -85,27 +101,32 @@ class Commander:
             return "this run has stopped no unit that is not back"
         return refusal(action, feed.state, rows)
 
-    def send(
-        self,
-        command: st.CellCommand | st.RunCommand,
-        cells: Sequence[str] = (),
-        changes: dict[str, str | None] | None = None,
-    ) -> None:
-        """Tell it now; the answer, or what went wrong, is shown."""
-        self._app.run_worker(self._send(command, cells, changes), exit_on_error=False)
+    def send(self, action: Action, cells: Mapping[str, Seen], changes: dict[str, str | None] | None = None) -> None:
+        """Tell it now; the answer, or what went wrong, is shown.
 
-    async def _send(
-        self,
-        command: st.CellCommand | st.RunCommand,
-        cells: Sequence[str],
-        changes: dict[str, str | None] | None,
-    ) -> None:
+        Args:
+            action: one with a command.
+            cells: whom it goes to, as the operator saw them: one that has moved on since is left as it is.
+            changes: for `edit`.
+        """
+        self._app.run_worker(self._send(action, cells, changes), exit_on_error=False)
+
+    async def _send(self, action: Action, cells: Mapping[str, Seen], changes: dict[str, str | None] | None) -> None:
+        assert action.command is not None
+        feed = self._session.feed
         try:
-            answer = await self._session.feed.command(command.value, tuple(cells), changes)
+            answer = await feed.command(action.command.value, tuple(cells), changes, expected=cells)
         except AgentError as problem:
-            self._tell(f"{command}: {problem}", True)
+            self._tell(f"{action.command}: {problem}", True)
             return
-        self._tell(answer.text, not answer.taken)
+        if answer.controller is not None:
+            self._tell(answer.text, True)
+            self._control.ask(answer.controller, action)
+            return
+        edited = changes if changes and action.command is st.CellCommand.EDIT else {}
+        typed = ", ".join(f"{name}={value}" for name, value in edited.items())
+        kept = f". You had typed: {typed}" if typed and not answer.taken else ""
+        self._tell(answer.text + kept, not answer.taken)
 
     @staticmethod
     def _costs_a_start(action: Action) -> bool:
@@ -139,15 +160,18 @@ class Commander:
             yes=_YES.get(action.command, action.label),
         )
 
-    def _answered(self, action: Action, names: Sequence[str], *, answer: bool) -> None:
+    def _answered(self, action: Action, expected: Mapping[str, Seen], *, answer: bool) -> None:
         """Who it goes to is looked at once more: the dialog may have been open for long."""
         assert action.command is not None
         if not answer:
             return
-        rows = self._session.rows(names)
+        rows = self._session.rows(tuple(expected))
         why = self.why_not(action, rows)
         if why:
             self._tell(why, True)
             return
+        if self.asked_for_control(action):
+            return
         waived = self._session.feed.state.debts if action.command is st.RunCommand.WAIVE else ()
-        self.send(action.command, [row.cell.id for row in targets(action, rows)], dict.fromkeys(waived))
+        seen_then = {row.cell.id: expected[row.cell.id] for row in targets(action, rows)}
+        self.send(action, seen_then, dict.fromkeys(waived))

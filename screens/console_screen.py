@@ -17,6 +17,14 @@ from ddconsole.core.run_state import CellRow, RunState
 from ddconsole.link.client import LinkPhase, LinkState
 from screens.session import Session
 from screens.spans import EMPTY, Line, Role, Span, cut, line, shown
+from screens.taking_control import (
+    Alert,
+    control_alert,
+    control_in_header,
+    is_fresh,
+    other_controller,
+    others_in_header,
+)
 from screens.widgets.footer_hints import FooterHints
 from screens.widgets.line_bar import LineBar
 from screens.widgets.status_header import HeaderFacts, StatusHeader
@@ -95,21 +103,26 @@ class ConsoleScreen(Screen[None]):
                 console_now=time.time(),
                 left=self.session.book.run_left(),
                 simulated=feed.simulated,
+                control=control_in_header(feed),
+                others=others_in_header(feed),
             )
         )
         width = self.size.width
         self.query_one("#tabs", LineBar).set_line(tabs_line(self.PLACE, feed.state, feed.now(), width))
-        self.query_one("#alert", LineBar).set_line(alert_line(feed.state, feed.link, feed.host, width))
+        self.query_one("#alert", LineBar).set_line(alert_line(self.session, width))
         self.show_hints()
 
     def show_hints(self) -> None:
         """Hint at what makes sense now."""
         feed = self.session.feed
         actions = hints(self.PLACE, feed.state, self.rows_for_hints())
-        if feed.link.phase is not LinkPhase.UP:
+        watches = other_controller(feed) is not None
+        if feed.link.phase is not LinkPhase.UP or watches:
             actions = [action for action in actions if action.command is None]
         if feed.link.phase in {LinkPhase.DOWN, LinkPhase.RECONNECTING}:
             actions.insert(0, BY_ID["reconnect"])
+        elif watches and not feed.readonly:
+            actions.insert(0, BY_ID["take-control"])
         self.query_one("#footer", FooterHints).show(actions)
 
     def action_perform(self, name: str) -> None:
@@ -170,30 +183,38 @@ def launch_status(state: RunState, now: float) -> str:
             return ""
 
 
-def alert_line(state: RunState, link: LinkState, host: str, width: int) -> Line:
+def alert_line(session: Session, width: int) -> Line:
     """What is wrong and what helps, on one line; nothing where nothing is."""
-    text, keys, role = _alert(state, link, host)
-    if not text:
+    feed = session.feed
+    control = control_alert(session)
+    alert = _link_alert(feed.state, feed.link, feed.host)
+    alert = alert or (control if is_fresh(session) else None) or _run_alert(feed.state) or control
+    if alert is None:
         return EMPTY
-    room = width - len(keys) - 3
-    return line((" " + cut(shown(text), room), role), ("  " + keys, Role.KEY))
+    room = width - len(alert.keys) - 3
+    return line((" " + cut(shown(alert.text), room), alert.role), ("  " + alert.keys, Role.KEY))
 
 
-def _alert(state: RunState, link: LinkState, host: str) -> tuple[str, str, Role]:
+def _link_alert(state: RunState, link: LinkState, host: str) -> Alert | None:
     if link.phase in {LinkPhase.DOWN, LinkPhase.RECONNECTING}:
         detail = link.detail or f"no answer from {host}"
-        return f"{detail}. Values are old; the sweep goes on.", "ctrl+r try now", Role.BAD
+        return Alert(f"{detail}. Values are old; the sweep goes on.", "ctrl+r try now", Role.BAD)
     if link.phase is LinkPhase.OFFLINE and state.phase is not st.RunPhase.ENDED:
-        return link.detail, "", Role.WARN
+        return Alert(link.detail, "", Role.WARN)
     if link.phase is LinkPhase.CONNECTING:
-        return f"connecting to {host}: {link.detail}", "", Role.WARN
+        return Alert(f"connecting to {host}: {link.detail}", "", Role.WARN)
+    return None
+
+
+def _run_alert(state: RunState) -> Alert | None:
     dirty = next((one for one in state.launches.values() if isinstance(one.state, st.Dirty)), None)
     if dirty is not None and isinstance(dirty.state, st.Dirty):
-        return f"the sweep waits: {', '.join(dirty.state.holders)} is left of launch {dirty.number}", "", Role.BAD
+        holders = ", ".join(dirty.state.holders)
+        return Alert(f"the sweep waits: {holders} is left of launch {dirty.number}", "", Role.BAD)
     if state.phase is st.RunPhase.PAUSED:
-        return f"paused by {state.paused_by}: {state.paused_because}", "P resume", Role.WARN
+        return Alert(f"paused by {state.paused_by}: {state.paused_because}", "P resume", Role.WARN)
     if state.phase is st.RunPhase.DRAINING:
-        return f"no new launches, told by {state.paused_by}", "P resume", Role.WARN
+        return Alert(f"no new launches, told by {state.paused_by}", "P resume", Role.WARN)
     if state.impossible_events:
-        return f"{state.impossible_events} journal events did not fit where they came", "", Role.WARN
-    return "", "", Role.PLAIN
+        return Alert(f"{state.impossible_events} journal events did not fit where they came", "", Role.WARN)
+    return None

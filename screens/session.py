@@ -31,6 +31,8 @@ class Session:
     """Ids of the marked cells."""
     findings: Sequence[Finding] | None = None
     """Of the last preflight; None before the first."""
+    control_lost: float | None = None
+    """When this console lost control (monotonic seconds); None where it has it, or never had it."""
     wanted_launch: int | None = None
     """The launch whose log another screen asked for."""
 

@@ -1,7 +1,7 @@
 """The sweep: all cells, what became of each, and the commands for them."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -14,8 +14,10 @@ from textual.widgets import Input
 
 from ddconsole.core import states as st
 from ddconsole.core.actions import ACTIONS, BY_ID, Place
+from ddconsole.core.preconditions import seen
 from ddconsole.core.row_text import PROBLEMS, RowText
 from ddconsole.core.run_state import CellRow
+from ddconsole.core.wire import Seen
 from ddconsole.link.client import LinkPhase
 from screens.cell_facts import CellFacts
 from screens.cell_text import definition_lines, long_lines, short_lines
@@ -200,15 +202,17 @@ class SweepScreen(ConsoleScreen):
         if why:
             self.tell(why, bad=True)
             return
+        if self._commander.asked_for_control(BY_ID["edit"]):
+            return
         editable = [row for row in rows if row.state.phase in st.CELL_COMMANDS[st.CellCommand.EDIT]]
         self.app.push_screen(
             EditCellScreen(self.session, [row.cell.id for row in editable]),
-            partial(self._edited, [row.cell.id for row in editable]),
+            partial(self._edited, {row.cell.id: seen(row) for row in editable}),
         )
 
-    def _edited(self, cells: Sequence[str], changes: dict[str, str | None] | None) -> None:
+    def _edited(self, cells: Mapping[str, Seen], changes: dict[str, str | None] | None) -> None:
         if changes:
-            self._commander.send(st.CellCommand.EDIT, cells, changes)
+            self._commander.send(BY_ID["edit"], cells, changes)
 
     # --- marks and filter
 

@@ -20,7 +20,7 @@ from ddconsole.agent.stage_copy import StageProblem
 from ddconsole.core.host_state_json import host_state_to_json
 from ddconsole.core.journal_line import checksum_of, read_lines
 from ddconsole.core.submission_json import submission_from_json
-from ddconsole.core.wire import Command, LogPiece
+from ddconsole.core.wire import CONSOLE_HEADER, Command, LogPiece, Watchers
 from ddconsole.runner.durable import in_words
 from ddconsole.runner.log_tail import LogTail
 from ddconsole.runner.run_directory import RunDirectory
@@ -33,6 +33,7 @@ _BEAT = 5.0
 _LIVE_INTERVAL = 0.25
 _LOG_LINES = 500
 """Lines of a log sent at most at a time; what is left out is counted."""
+_LONGEST_ID = 64
 
 _COMMAND = TypeAdapter(Command)
 
@@ -79,6 +80,7 @@ def application(service: Service) -> web.Application:
 async def _refusals(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
+    request.app[SERVICE].presence.heard(_console(request))
     try:
         return await handler(request)
     except Refusal as refusal:
@@ -94,6 +96,12 @@ async def _refusals(
         return web.json_response({"error": str(problem), "do": "nothing was done"}, status=409)
     except OSError as problem:
         return web.json_response({"error": in_words(problem), "do": "nothing was done"}, status=507)
+
+
+def _console(request: web.Request) -> str:
+    """Which console asks; empty for one that does not say, or says nonsense."""
+    name = request.headers.get(CONSOLE_HEADER, "")
+    return name if len(name) <= _LONGEST_ID else ""
 
 
 async def _hello(request: web.Request) -> web.Response:
@@ -153,7 +161,10 @@ def _number(value: str | None, what: str, default: int) -> int:
 
 async def _command(request: web.Request) -> web.Response:
     command = _COMMAND.validate_python(await _body(request))
-    return web.json_response(asdict(request.app[SERVICE].command(_run_of(request), command)))
+    answer = request.app[SERVICE].command(_run_of(request), command)
+    if answer.controller is not None:
+        return web.json_response({"error": answer.text, "do": "take control first", **asdict(answer)}, status=409)
+    return web.json_response(asdict(answer))
 
 
 async def _journal(request: web.Request) -> web.StreamResponse:
@@ -165,7 +176,7 @@ async def _journal(request: web.Request) -> web.StreamResponse:
     if checksum and checksum != _checksum_at(service, run, after):
         raise Refusal(409, f"E303 entry {after} of {run.path.name} is another one on this host", "it is another run")
     response, stream = await open_stream(request)
-    with service.console():
+    with service.console(), service.presence.watching(run.path.name, _console(request)):
         await _send_journal(service, run, after, stream)
     return response
 
@@ -224,6 +235,7 @@ async def _send_live(
     service: Service, run: RunDirectory, launch: int, tail: LogTail | None, stream: PackedStream
 ) -> None:
     sent: dict[str, Any] = {}
+    told: Watchers | None = None
     while True:
         state = service.state(run)
         row = state.live_launch()
@@ -239,6 +251,10 @@ async def _send_live(
             if value is not None and value is not sent.get(name)
         ]
         sent = now
+        watchers = service.presence.watchers(run.path.name, state.controller)
+        if told is None or not told.same_as(watchers):
+            told = watchers
+            out.append({"watchers": asdict(watchers)})
         if tail is not None:
             out += _log_items(tail, launch)
         if out:

@@ -7,6 +7,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ddconsole import __version__
@@ -17,6 +18,7 @@ from ddconsole.agent.launch_orders import LaunchOrders
 from ddconsole.agent.launcher import Launcher, ProcessLauncher
 from ddconsole.agent.notify import keep_notifying
 from ddconsole.agent.preflight import gate_findings, manifests_folder
+from ddconsole.agent.presence import Presence
 from ddconsole.agent.run_store import (
     RunStore,
     first_events,
@@ -53,6 +55,9 @@ _LOOK = 1.0
 logger = logging.getLogger(__name__)
 
 
+_MOST_REFUSALS = 1000
+
+
 class Busy(Exception):
     """Another run is active; the text says which."""
 
@@ -66,6 +71,7 @@ class Service:
         self.store = RunStore(runs)
         self.clock = clock
         self.telemetry = Telemetry(clock)
+        self.presence = Presence()
         self._launcher = launcher or ProcessLauncher()
         self._patience = patience
         self._boot = current_boot()
@@ -75,6 +81,8 @@ class Service:
         self._id = secrets.token_hex(8)
         self._started = clock.now()
         self.staging = Staging(manifests_folder(runs), probed_boot(Path("/"), 0.0).value or "", clock)
+        self._refused: dict[str, CommandAnswer] = {}
+        """The last refusals by the ids of their commands."""
         self.consoles = 0
         """Streams that are open."""
         self.quit = asyncio.Event()
@@ -217,6 +225,7 @@ class Service:
             now=self.clock.now(),
             clock_scale=self.clock.scale if isinstance(self.clock, ScaledClock) else 1.0,
             problems=self._known_problems(),
+            one_controls=True,
         )
 
     def _known_problems(self) -> tuple[str, ...]:
@@ -259,16 +268,28 @@ class Service:
         return submission.run
 
     def command(self, run: RunDirectory, command: Command) -> CommandAnswer:
-        """Take a command, or refuse it.
+        """Take a command, or refuse it. One that was refused stays refused under its id, however often it comes.
 
         Raises:
             Busy: the run is over and another one is active.
             OSError: the command could not be written down: it had no effect.
         """
+        refused = self._refused.get(command.id)
+        if refused is not None:
+            return refused
+        answer = self._decide(run, command)
+        if not answer.taken:
+            self._refused[command.id] = answer
+            while len(self._refused) > _MOST_REFUSALS:
+                del self._refused[next(iter(self._refused))]
+        return answer
+
+    def _decide(self, run: RunDirectory, command: Command) -> CommandAnswer:
         journal = self.journal(run.path.name)
         conductor = self._conductor
         if journal is None or conductor is None:
-            answer = decide(read_state(run), command).answer
+            state = read_state(run)
+            answer = decide(state, command, self.presence.watchers(run.path.name, state.controller)).answer
             if not answer.taken:
                 return answer
             if self.active_run is not None:
@@ -276,8 +297,13 @@ class Service:
             conductor = self._conduct(run, read_submission(run))
             journal = conductor.journal
         if command.name == st.RunCommand.RESUME:
+            seen = journal.state.phase_seq
             conductor.settle_pause()
-        decision = decide(journal.state, command)
+            if command.expected_phase == seen:
+                # What the pause that was owed is about, the operator was told of.
+                command = replace(command, expected_phase=journal.state.phase_seq)
+        watchers = self.presence.watchers(run.path.name, journal.state.controller)
+        decision = decide(journal.state, command, watchers)
         journal.append(decision.events)
         conductor.wake()
         return decision.answer

@@ -1,9 +1,7 @@
 """Reaching an agent for one verb, and naming runs and cells as people do."""
 
 import fnmatch
-import getpass
 import json
-import socket
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -30,11 +28,6 @@ def fail(problem: Exception) -> int:
     """Say what is wrong in one line; the exit status."""
     print(f"ddconsole: {problem}", file=sys.stderr)
     return 2
-
-
-def operator() -> str:
-    """Who gives commands: user@machine."""
-    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 @asynccontextmanager

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import dataclasses
-import secrets
 import time
 from collections.abc import Mapping
 
@@ -12,12 +11,12 @@ from ddconsole.commands.connection import (
     agent_of,
     fail,
     host_of,
-    operator,
     printed,
     rehearsal_of,
     require_run,
     state_on_disk,
 )
+from ddconsole.commands.one_command import answer_line, one_command
 from ddconsole.core.run_state import RunState
 from ddconsole.core.states import RunCommand
 from ddconsole.core.wire import Command, CommandAnswer
@@ -31,14 +30,14 @@ def main(options: argparse.Namespace) -> int:
         if not options.settle and not options.waive:
             return _list(state, as_json=options.json)
         name = RunCommand.WAIVE if options.waive else RunCommand.SETTLE
-        command = Command(secrets.token_hex(8), name, operator(), changes=dict.fromkeys(options.waive or ()))
+        command = one_command(options, name, changes=dict.fromkeys(options.waive or ()))
         answer = asyncio.run(_give(options.host or host_of(folder, state), folder.name, command, rehearsal_of(folder)))
     except EXPECTED as problem:
         return fail(problem)
     if options.json:
         printed(dataclasses.asdict(answer))
     else:
-        print(answer.text if answer.taken else f"refused: {answer.text}")
+        print(answer_line(name, answer))
     return 0 if answer.taken else 1
 
 

@@ -120,7 +120,7 @@ async def _run(options: argparse.Namespace, sweep: PlannedSweep, begun: Begun) -
             print(f"ddconsole attach {run}")
             return 0
         export = options.verb == "demo"
-        return await stay_on(client, run, Stay(options.headless, begun.submission, export_at_end=export))
+        return await stay_on(client, run, Stay(options.headless, begun.submission, export_at_end=export, begun=True))
 
 
 def plan_line(sweep: PlannedSweep) -> str:

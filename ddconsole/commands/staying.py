@@ -18,7 +18,7 @@ from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import cell_label
 from ddconsole.core.visible_text import visible_line
 from ddconsole.core.wire import Submission
-from ddconsole.link.client import LinkPhase
+from ddconsole.link.client import AgentError, LinkPhase
 from ddconsole.link.feed import RunFeed
 from ddconsole.link.feed_run import LiveRunFeed
 from ddconsole.link.http_client import HttpAgentClient
@@ -42,6 +42,8 @@ class Stay:
     export_at_end: bool = False
     readonly: bool = False
     """Look, and touch nothing."""
+    begun: bool = False
+    """The run was begun here: the console has control from the start."""
 
 
 async def stay_on(client: HttpAgentClient, run: str, stay: Stay) -> int:
@@ -56,6 +58,10 @@ async def stay_on(client: HttpAgentClient, run: str, stay: Stay) -> int:
         if stay.headless or not _is_terminal():
             code = await follow(feed)
         else:
+            if stay.begun:
+                # Whoever begins a run has control; if that fails, the first command takes it.
+                with suppress(AgentError):
+                    await feed.take_control(None)
             code = await _console(client, feed, folder, stay)
         if stay.export_at_end and feed.state.phase is st.RunPhase.ENDED:
             await asyncio.to_thread(_export, folder)

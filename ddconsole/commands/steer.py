@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import dataclasses
-import secrets
 from pathlib import Path
 
 from ddconsole.commands.connection import (
@@ -13,12 +12,12 @@ from ddconsole.commands.connection import (
     fail,
     host_of,
     matching_cells,
-    operator,
     printed,
     rehearsal_of,
     require_run,
     state_on_disk,
 )
+from ddconsole.commands.one_command import answer_line, one_command
 from ddconsole.core.run_state import RunState
 from ddconsole.core.wire import Command, CommandAnswer
 
@@ -35,14 +34,14 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         printed(dataclasses.asdict(answer))
     else:
-        print(answer.text if answer.taken else f"refused: {answer.text}")
+        print(answer_line(options.verb, answer))
     return 0 if answer.taken else 1
 
 
 def _command(options: argparse.Namespace, state: RunState) -> Command:
     cells = matching_cells(state, options.cells) if hasattr(options, "cells") else ()
     changes = _changes(options) if options.verb == "edit" else {}
-    return Command(secrets.token_hex(8), options.verb, operator(), cells, changes, options.because)
+    return one_command(options, options.verb, cells, changes, options.because)
 
 
 def _changes(options: argparse.Namespace) -> dict[str, str | None]:

@@ -46,6 +46,8 @@ class Action:
     place: Place
     danger: Danger = Danger.LOOK
     command: st.CellCommand | st.RunCommand | None = None
+    asks: str | None = None
+    """When it asks first; None: as its danger says."""
 
     @property
     def key(self) -> str:
@@ -73,6 +75,15 @@ _EVERYWHERE = (
     _look(Place.EVERYWHERE, "show-results", ("5",), "Results", "tables and chart of what was measured"),
     _look(Place.EVERYWHERE, "help", ("?",), "all keys", "every action, searchable; enter runs it"),
     _look(Place.EVERYWHERE, "palette", ("ctrl+p",), "find", "find an action or a cell by name"),
+    Action(
+        "take-control",
+        ("T",),
+        "take control",
+        "steer from this console; the one that did only watches from then on",
+        Place.EVERYWHERE,
+        Danger.STEER,
+        asks="if another has it",
+    ),
     _look(Place.EVERYWHERE, "reconnect", ("ctrl+r",), "reconnect", "try the link to the host again at once"),
     _look(Place.EVERYWHERE, "quit", ("q", "ctrl+q", "ctrl+c"), "quit", "leave the console; the sweep goes on"),
 )
@@ -254,6 +265,7 @@ def key_table() -> str:
         for action in (one for one in ACTIONS if one.place is place):
             keys = ", ".join(f"`{key}`" for key in action.keys)
             asks = {Danger.LOOK: "", Danger.STEER: "if it costs a start"}.get(action.danger, "always")
+            asks = action.asks if action.asks is not None else asks
             asks = "" if isinstance(action.command, st.RunCommand) and action.danger is Danger.STEER else asks
             lines.append(f"| {place} | {keys} | {action.label} | {action.help} | {asks} |")
     return "\n".join(lines) + "\n"

@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from ddconsole.core import events as ev
 from ddconsole.core import states as st
 from ddconsole.core.editing import EditProblem, edit_cell
+from ddconsole.core.preconditions import moved_on, pause_moved_on
 from ddconsole.core.run_state import CellRow, RunState
+from ddconsole.core.steering import fence, take
 from ddconsole.core.sweep import Deployment, cell_label, to_json
-from ddconsole.core.wire import Command, CommandAnswer
+from ddconsole.core.wire import Command, CommandAnswer, Watchers
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +21,54 @@ class Decision:
     answer: CommandAnswer
 
 
-def decide(state: RunState, command: Command) -> Decision:
-    """Make events of a command. A command whose id has taken effect before changes nothing and says so."""
-    if command.id in state.commands:
-        return Decision((), CommandAnswer(taken=True, text="done before", cells=command.cells))
+def decide(state: RunState, command: Command, watchers: Watchers | None = None) -> Decision:
+    """Make events of a command.
+
+    Args:
+        state: the run.
+        command: one whose id has taken effect before changes nothing, and is answered as it was then.
+        watchers: who is there; None where that is not known: then whoever has control counts as there.
+    """
+    before = state.commands.get(command.id)
+    if before is not None:
+        return _again(state, before, command)
+    if command.name == st.ControlCommand.TAKE:
+        return _take_control(state, command, watchers)
+    if command.name not in {*st.RunCommand, *st.CellCommand}:
+        known = ", ".join((*st.CellCommand, *st.RunCommand, *st.ControlCommand))
+        return _refused(f"there is no command {command.name!r}; there are {known}")
+    grant = fence(state, command, watchers)
+    if isinstance(grant, CommandAnswer):
+        return Decision((), grant)
     if command.name in set(st.RunCommand):
-        return _run_command(state, command, st.RunCommand(command.name))
-    if command.name in set(st.CellCommand):
-        return _cell_command(state, command, st.CellCommand(command.name))
-    known = ", ".join((*st.CellCommand, *st.RunCommand))
-    return _refused(f"there is no command {command.name!r}; there are {known}")
+        decision = _run_command(state, command, st.RunCommand(command.name))
+    else:
+        decision = _cell_command(state, command, st.CellCommand(command.name))
+    return _recorded(command, decision, grant.events)
+
+
+def _recorded(command: Command, decision: Decision, before: Sequence[ev.Event] = ()) -> Decision:
+    """With the event that keeps the command from taking effect again."""
+    answer = decision.answer
+    if not answer.taken:
+        return decision
+    taken = ev.CommandTaken(command.id, command.name, answer.cells, command.by, answer.text)
+    return replace(decision, events=(*before, taken, *decision.events))
+
+
+def _again(state: RunState, before: ev.CommandTaken, command: Command) -> Decision:
+    if before.name != command.name:
+        return _refused(f"{command.name}: another command had this id, {before.name}; nothing was done")
+    controller = state.controller
+    epoch = controller.epoch if controller is not None and controller.console == command.console else 0
+    return Decision((), CommandAnswer(True, before.text or "done before", before.cells, epoch))
+
+
+def _take_control(state: RunState, command: Command, watchers: Watchers | None) -> Decision:
+    events, answer = take(state, command, watchers)
+    if not events:
+        return Decision((), answer)
+    return _recorded(command, Decision(events, answer))
 
 
 def _refused(text: str) -> Decision:
@@ -36,8 +76,7 @@ def _refused(text: str) -> Decision:
 
 
 def _taken(command: Command, events: Sequence[ev.Event], text: str, cells: tuple[str, ...] = ()) -> Decision:
-    taken = ev.CommandTaken(command.id, command.name, cells or command.cells, command.by)
-    return Decision((taken, *events), CommandAnswer(taken=True, text=text, cells=cells or command.cells))
+    return Decision(tuple(events), CommandAnswer(taken=True, text=text, cells=cells or command.cells))
 
 
 # --- the run
@@ -47,6 +86,8 @@ def _run_command(state: RunState, command: Command, name: st.RunCommand) -> Deci
     if state.phase not in st.RUN_COMMANDS[name]:
         legal = ", ".join(one for one in st.RunCommand if state.phase in st.RUN_COMMANDS[one]) or "none"
         return _refused(f"the run is {state.phase}: {name} means nothing now; possible: {legal}")
+    if name is st.RunCommand.RESUME and (why := pause_moved_on(state, command)):
+        return _refused(why)
     if name is st.RunCommand.WAIVE:
         return _waive(state, command)
     if name is st.RunCommand.SETTLE:
@@ -102,7 +143,12 @@ def _cell_command(state: RunState, command: Command, name: st.CellCommand) -> De
         return _refused(f"there is no cell {', '.join(unknown)} in this run")
     if not rows:
         return _refused(f"{name}: no cell was named")
-    legal = [row for row in rows if row.state.phase in st.CELL_COMMANDS[name]]
+    moved = [why for row in rows if (why := moved_on(state, row, command.expected))]
+    legal = [
+        row for row in rows if row.state.phase in st.CELL_COMMANDS[name] and not moved_on(state, row, command.expected)
+    ]
+    if moved and not legal:
+        return _refused(f"{moved[0]}; {name} was not done" + (f", nor for {len(moved) - 1} more" if moved[1:] else ""))
     if not legal:
         phase = rows[0].state.phase
         possible = ", ".join(one for one in st.CellCommand if phase in st.CELL_COMMANDS[one])
@@ -110,7 +156,8 @@ def _cell_command(state: RunState, command: Command, name: st.CellCommand) -> De
     left_out = len(rows) - len(legal)
     decision = _CELL_HANDLERS[name](state, command, legal)
     if left_out and decision.answer.taken:
-        text = f"{decision.answer.text}; {left_out} left as they are"
+        because = f": {moved[0]}" if moved else ""
+        text = f"{decision.answer.text}; {left_out} left as {'they are' if left_out > 1 else 'it is'}{because}"
         return replace(decision, answer=replace(decision.answer, text=text))
     return decision
 
@@ -188,7 +235,7 @@ def _edit(state: RunState, command: Command, rows: Sequence[CellRow]) -> Decisio
             deployments[target.id] = target
             events.append(ev.DeploymentAdded(to_json(target)))
         cell = row.cell.edited(point, target.id)
-        events.append(ev.CellEdited(to_json(cell), command.by))
+        events.append(ev.CellEdited(to_json(cell), command.by, dict(command.changes)))
         texts.append(f"{cell.id} is now {cell_label(cell, target)}")
     if state.phase is st.RunPhase.ENDED:
         events.append(ev.RunResumed(command.by))

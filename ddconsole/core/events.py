@@ -48,6 +48,8 @@ class CellEdited:
 
     cell: Data
     by: str
+    changes: Data = field(default_factory=dict)
+    """What was typed, as in `Command.changes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,21 @@ class CommandTaken:
     name: str
     cells: tuple[str, ...]
     by: str
+    text: str = ""
+    """What was answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlTaken:
+    """A console controls the run from now on; the one before only watches. `epoch` counts up by one each time."""
+
+    by: str
+    """user@machine."""
+    console: str
+    """Random id of the console's process."""
+    epoch: int
+    where: str = ""
+    """Its terminal, or `command line`."""
 
 
 # --- launches --------------------------------------------------------------------------------------------------
@@ -385,6 +402,7 @@ Event = (
     | EpochBegan
     | JournalRepaired
     | CommandTaken
+    | ControlTaken
     | LaunchPlanned
     | LaunchHeld
     | LaunchStarting

@@ -10,7 +10,7 @@ from typing import Any
 
 from ddconsole.core import events as ev
 from ddconsole.core import states as st
-from ddconsole.core.run_state import Attempt, CellRow, Debt, LaunchRow, Notice, RunState
+from ddconsole.core.run_state import Attempt, CellRow, Controller, Debt, Edit, LaunchRow, Notice, RunState
 from ddconsole.core.sweep import cell_from_json, deployment_from_json
 
 
@@ -96,11 +96,18 @@ def _cell_edited(state: RunState, event: ev.CellEdited, at: float) -> RunState |
     row = state.cells.get(cell.id)
     if row is None or isinstance(row.state, st.Running) or cell.deployment not in state.deployments:
         return None
-    return _with_cell(state, replace(row, cell=cell, state=st.Pending()))
+    edit = Edit(cell.revision, event.by, event.changes)
+    return _with_cell(state, replace(row, cell=cell, state=st.Pending(), edits=(*row.edits, edit)))
 
 
 def _command_taken(state: RunState, event: ev.CommandTaken, at: float) -> RunState:
-    return replace(state, commands=state.commands | {event.id})
+    return replace(state, commands={**state.commands, event.id: event})
+
+
+def _control_taken(state: RunState, event: ev.ControlTaken, at: float) -> RunState | None:
+    if event.epoch <= (state.controller.epoch if state.controller else 0):
+        return None
+    return replace(state, controller=Controller(event.by, event.console, event.epoch, at, event.where))
 
 
 # --- launches
@@ -364,7 +371,7 @@ def _cell_stop_requested(state: RunState, event: ev.CellStopRequested, at: float
 
 
 def _run_phase(state: RunState, phase: st.RunPhase, by: str = "", because: str = "") -> RunState:
-    return replace(state, phase=phase, paused_by=by, paused_because=because)
+    return replace(state, phase=phase, phase_seq=state.seq, paused_by=by, paused_because=because)
 
 
 def _run_paused(state: RunState, event: ev.RunPaused, at: float) -> RunState:
@@ -444,6 +451,7 @@ _HANDLERS: dict[type, _Handler] = {
     ev.CellAdded: _cell_added,
     ev.CellEdited: _cell_edited,
     ev.CommandTaken: _command_taken,
+    ev.ControlTaken: _control_taken,
     ev.LaunchPlanned: _launch_planned,
     ev.LaunchHeld: _launch_held,
     ev.LaunchStarting: _launch_starting,

@@ -31,6 +31,30 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Edit:
+    """One edit of a cell: the revision that it made, by whom, and what was typed."""
+
+    revision: int
+    by: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """The console that controls the run, since when (wall time of the agent), and the control epoch it holds."""
+
+    by: str
+    console: str
+    epoch: int
+    since: float
+    where: str = ""
+
+    def who(self) -> str:
+        """`ann@laptop (pts/3)`."""
+        return f"{self.by} ({self.where})" if self.where else self.by
+
+
+@dataclass(frozen=True, slots=True)
 class CellRow:
     """One cell with its state and its attempts."""
 
@@ -39,6 +63,7 @@ class CellRow:
     attempts: tuple[Attempt, ...] = ()
     stop_requested: bool = False
     skip_after_stop: bool = False
+    edits: tuple[Edit, ...] = ()
 
     def done_attempts(self) -> tuple[Attempt, ...]:
         """Those of this revision that count: the first done one of each round."""
@@ -109,6 +134,8 @@ class RunState:
 
     created: ev.RunCreated | None = None
     phase: st.RunPhase = st.RunPhase.RUNNING
+    phase_seq: int = 0
+    """Of the entry that last set the phase."""
     paused_because: str = ""
     paused_by: str = ""
     outcome: str = ""
@@ -118,8 +145,10 @@ class RunState:
     queue: tuple[str, ...] = ()
     """Cells that were told to come next, in order."""
     launches: Mapping[int, LaunchRow] = field(default_factory=dict)
-    commands: frozenset[str] = frozenset()
-    """Ids that have taken effect."""
+    commands: Mapping[str, ev.CommandTaken] = field(default_factory=dict)
+    """Those that have taken effect, by their ids."""
+    controller: Controller | None = None
+    """Who controls the run; nobody before the first command of a console."""
     debts: Mapping[str, Debt] = field(default_factory=dict)
     """Unsettled ones, by id."""
     waived: frozenset[str] = frozenset()

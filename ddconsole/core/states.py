@@ -338,6 +338,12 @@ class RunCommand(StrEnum):
     """Leave units that are named alone from now on; the operator sees to them."""
 
 
+class ControlCommand(StrEnum):
+    """What an operator can say of who controls: any number of consoles watch, one controls."""
+
+    TAKE = "take-control"
+
+
 RUN_COMMANDS: dict[RunCommand, frozenset[RunPhase]] = {
     RunCommand.PAUSE: frozenset({RunPhase.RUNNING, RunPhase.DRAINING}),
     RunCommand.RESUME: frozenset({RunPhase.PAUSED, RunPhase.DRAINING, RunPhase.ENDED}),

@@ -10,12 +10,14 @@ The paths:
                                                     seconds, and journal lines as they are on disk, then new ones as
                                                     they come: gap-free; 409 E303 if the line of SEQ has another
                                                     checksum than C
-    GET  /v1/runs/RUN/live?launch=N&from=BYTE       LiveItem lines, droppable: progress, decode figures, host, log lines
+    GET  /v1/runs/RUN/live?launch=N&from=BYTE       LiveItem lines, droppable: progress, decode figures, host, log
+                                                    lines, who watches
     GET  /v1/runs/RUN/log/LAUNCH?offset=B&limit=B   bytes of server.log, raw
     GET  /v1/runs/RUN/file?path=cells/c001/1.json   a file of the run directory
     GET  /v1/runs/RUN/files?under=launches/3/       [{"path", "size", "sha256"}]; no hash: the file still grows
     GET  /v1/runs/RUN/piece?path=P&offset=B&limit=B bytes of a file, packed on the way; `X-Size` is the file's size
-    POST /v1/runs/RUN/commands                      Command -> CommandAnswer
+    POST /v1/runs/RUN/commands                      Command -> CommandAnswer; 409 with one where another console
+                                                    has control
     POST /v1/preflight                              {"submission": ..., "tier": ...} -> list of findings
     POST /v1/stage                                  {"submission": ..., "forget": bool} -> StageStatus; it goes on alone
     GET  /v1/stage                                  StageStatus
@@ -23,12 +25,18 @@ The paths:
     POST /v1/quit                                   the agent leaves if no run is active
 
 Streams, logs and pieces are packed (`deflate`) for a client that takes that.
-Answers that are not 200 carry `{"error": text, "do": text}`.
+Answers that are not 200 carry `{"error": text, "do": text}`. A console names itself in each request's
+`CONSOLE_HEADER`: by that the agent knows who watches, and when each was last heard.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from ddconsole.core.run_state import Controller
+
+CONSOLE_HEADER = "DDConsole-Console"
+"""A console's random id."""
 
 PROTOCOL = 1
 """Changes when an old console and a new agent could misunderstand each other."""
@@ -55,6 +63,8 @@ class Hello:
     """How many times faster than real time the agent's clock runs: 1 but in a rehearsal."""
     problems: tuple[str, ...] = ()
     """Runs that could not be taken over when the agent started, and why."""
+    one_controls: bool = False
+    """The agent knows who controls a run. An older one lets every console steer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +132,21 @@ class StageStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """A cell as the operator saw it: the number of its latest attempt (0 before the first), and its revision."""
+
+    phase: str
+    attempt: int
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     """One command of an operator. Its id takes effect at most once."""
 
     id: str
     name: str
-    """A `CellCommand` or `RunCommand` value."""
+    """A `CellCommand`, `RunCommand` or `ControlCommand` value."""
     by: str
     """user@machine."""
     cells: tuple[str, ...] = ()
@@ -135,6 +154,20 @@ class Command:
     """For `edit`: field -> text, and `flag:--name` -> text or None (removed). For `waive-debts`:
     unit -> None."""
     because: str = ""
+    console: str = ""
+    """Random id of the console's process; empty from a console that is older than control."""
+    where: str = ""
+    """The console's terminal, or `command line`."""
+    epoch: int = 0
+    """The control epoch that the console holds; for `take-control`, the one that it was shown (0: nobody's)."""
+    once: bool = False
+    """From a command line that does not stay: see `ddconsole.core.steering`."""
+    take: bool = False
+    """The operator wants control from whoever has it."""
+    expected: Mapping[str, Seen] = field(default_factory=dict)
+    """The cells as the operator saw them; a cell that has moved on since is left as it is."""
+    expected_phase: int = 0
+    """`RunState.phase_seq` as the operator saw it: a pause is ended only by who saw it. 0: not said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +179,27 @@ class CommandAnswer:
     """What was done, or why it was refused and what is possible instead."""
     cells: tuple[str, ...] = ()
     """The cells it took effect on; for `duplicate`, the new ones."""
+    epoch: int = 0
+    """The control epoch that `take-control` gave."""
+    controller: Controller | None = None
+    """Refused because this console has control."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watchers:
+    """Who is there, as far as the agent hears: droppable, never in the journal."""
+
+    consoles: int
+    """Consoles on the run."""
+    controller: str
+    """Id of the console that has control; empty where nobody has it."""
+    controller_here: bool
+    controller_age: float | None
+    """Real seconds since the console that has control was heard; None where nobody has it."""
+
+    def same_as(self, other: "Watchers") -> bool:
+        """Whether nothing but time has passed between the two."""
+        return replace(self, controller_age=None) == replace(other, controller_age=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,16 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from ddconsole.core.host_state import HostState
 from ddconsole.core.host_state_json import host_state_from_json
 from ddconsole.core.records import CellProgress
+from ddconsole.core.run_state import Controller
 from ddconsole.core.visible_text import visible
-from ddconsole.core.wire import CommandAnswer, DecodeFigures, Hello, LogPiece, RunSummary
-from ddconsole.link.client import AgentError, LiveItem
+from ddconsole.core.wire import CommandAnswer, DecodeFigures, Hello, LogPiece, RunSummary, Watchers
+from ddconsole.link.client import AgentError, LiveItem, NotInControl
 
 Value = TypeVar("Value")
 
@@ -28,7 +30,9 @@ def run_summary_from_json(data: Any) -> RunSummary:
 
 def command_answer_from_json(data: Any) -> CommandAnswer:
     """What became of a command."""
-    return value_from_json(CommandAnswer, data)
+    answer = value_from_json(CommandAnswer, data)
+    controller = data.get("controller")
+    return answer if controller is None else replace(answer, controller=value_from_json(Controller, controller))
 
 
 def live_item_from_json(data: Any) -> LiveItem | None:
@@ -43,10 +47,11 @@ def live_item_from_json(data: Any) -> LiveItem | None:
     return None
 
 
-_LIVE_TYPES: dict[str, type[CellProgress | DecodeFigures | LogPiece]] = {
+_LIVE_TYPES: dict[str, type[CellProgress | DecodeFigures | LogPiece | Watchers]] = {
     "progress": CellProgress,
     "decode": DecodeFigures,
     "log": LogPiece,
+    "watchers": Watchers,
 }
 
 
@@ -89,6 +94,8 @@ def refusal(status: int, body: bytes) -> AgentError:
     """The error of an answer that is not 200: the agent's own words where it gave any."""
     try:
         data = json.loads(body)
+        if data.get("controller"):
+            return NotInControl(command_answer_from_json(data), visible(str(data.get("do", ""))))
         return AgentError(visible(str(data["error"])), visible(str(data.get("do", ""))))
     except (ValueError, KeyError, TypeError, AttributeError):
         return AgentError(f"the agent answered with status {status}: {_quote(body)}", "look into the agent's log")

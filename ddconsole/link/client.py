@@ -8,9 +8,19 @@ from typing import Any, Protocol, TypeAlias
 from ddconsole.core.events import Entry
 from ddconsole.core.host_state import HostState
 from ddconsole.core.records import CellProgress
-from ddconsole.core.wire import Command, CommandAnswer, DecodeFigures, Hello, LogPiece, RunSummary, Submission
+from ddconsole.core.wire import (
+    Command,
+    CommandAnswer,
+    DecodeFigures,
+    Hello,
+    LogPiece,
+    RunSummary,
+    Submission,
+    Watchers,
+)
+from ddconsole.link.console_identity import ConsoleIdentity
 
-LiveItem = CellProgress | DecodeFigures | HostState | LogPiece
+LiveItem = CellProgress | DecodeFigures | HostState | LogPiece | Watchers
 """What may be dropped on the way."""
 JournalReader: TypeAlias = Callable[[str, int], AsyncIterator[Entry | float]]
 """`AgentClient.journal`, or what stands in for it: the run and the seq that is known, to entries and heartbeats."""
@@ -53,6 +63,14 @@ class AgentError(Exception):
         self.do = do
 
 
+class NotInControl(AgentError):
+    """Another console has control: `answer` says which."""
+
+    def __init__(self, answer: CommandAnswer, do: str = "") -> None:
+        super().__init__(answer.text, do)
+        self.answer = answer
+
+
 class LinkLost(AgentError):
     """The link ended: what was asked may or may not have happened. Never success, never failure of the work."""
 
@@ -72,6 +90,7 @@ class AgentClient(Protocol):
     """Requests to one agent. Every method raises `LinkLost` when the link ends and `AgentError` on a refusal."""
 
     host: str
+    identity: ConsoleIdentity
 
     async def hello(self) -> Hello:
         """Who answers."""
@@ -94,7 +113,7 @@ class AgentClient(Protocol):
         ...
 
     async def command(self, run: str, command: Command) -> CommandAnswer:
-        """Tell the sweep something."""
+        """Tell the sweep something. That another console has control comes as an answer."""
         ...
 
     async def log(self, run: str, launch: int, offset: int, limit: int) -> bytes:

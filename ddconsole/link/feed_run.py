@@ -1,12 +1,9 @@
 """A run that an agent conducts, as a console knows it: replayed, followed, and connected again after a loss."""
 
 import asyncio
-import getpass
 import logging
-import socket
 import time
-import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import cast
@@ -16,7 +13,7 @@ from ddconsole.core.fold import apply
 from ddconsole.core.host_state import HostState
 from ddconsole.core.records import CellProgress
 from ddconsole.core.run_state import RunState
-from ddconsole.core.wire import Command, CommandAnswer, DecodeFigures, Hello, LogPiece
+from ddconsole.core.wire import CommandAnswer, DecodeFigures, Hello, LogPiece, Seen, Watchers
 from ddconsole.link.change_board import ChangeBoard, Changed
 from ddconsole.link.client import (
     AgentClient,
@@ -29,6 +26,7 @@ from ddconsole.link.client import (
 )
 from ddconsole.link.http_client import HttpAgentClient
 from ddconsole.link.reconnecting import Backoff
+from ddconsole.link.run_steering import RunSteering
 from ddconsole.link.stages import Stage, StageError
 
 logger = logging.getLogger(__name__)
@@ -75,7 +73,8 @@ class LiveRunFeed:
         journal: JournalReader | None = None,
     ) -> None:
         self._journal = journal or client.journal
-        self._readonly = readonly
+        self.readonly = readonly
+        self.identity = client.identity
         self.run = run
         self.host = client.host
         self.state = RunState()
@@ -86,6 +85,9 @@ class LiveRunFeed:
         self.host_state: HostState | None = None
         self.host_history: Sequence[HostState] = ()
         self.simulated = False
+        self.watchers: Watchers | None = None
+        self.watchers_at = 0.0
+        self._steering = RunSteering(client, run, lambda: self.state, self._back_in_time)
         self._client = client
         self._wall = wall
         self._ping_interval = ping_interval
@@ -119,25 +121,34 @@ class LiveRunFeed:
         agent, console, scale = self._clock
         return agent + (self._wall() - console) * scale if console else self._wall()
 
+    def has_control(self) -> bool:
+        """Whether this console controls the run, as far as it knows."""
+        return self._steering.epoch() > 0
+
+    async def take_control(self, shown: int | None) -> CommandAnswer:
+        """Take control from who had it in the epoch that was shown; None: only where it is nobody's."""
+        if self.readonly:
+            return CommandAnswer(False, "attached with --readonly: attach without it to take control")
+        answer = await self._steering.take_control(shown)
+        self._board.mark("state")
+        return answer
+
     async def command(
-        self, name: str, cells: Sequence[str] = (), changes: dict[str, str | None] | None = None, because: str = ""
+        self,
+        name: str,
+        cells: Sequence[str] = (),
+        changes: dict[str, str | None] | None = None,
+        because: str = "",
+        expected: Mapping[str, Seen] | None = None,
     ) -> CommandAnswer:
         """Tell the sweep something; a refusal comes as an answer, a lost link as `LinkLost`.
 
-        A command whose answer was lost is sent once more with the same id, which takes effect at most once.
+        A command whose answer was lost is sent once more with the same id, which takes effect at most once. Cells that
+        are not as `expected` any more are left as they are.
         """
-        if self._readonly:
+        if self.readonly:
             return CommandAnswer(False, f"attached with --readonly: {name} is refused; attach without it to steer")
-        by = f"{getpass.getuser()}@{socket.gethostname()}"
-        command = Command(uuid.uuid4().hex, name, by, tuple(cells), dict(changes or {}), because)
-        try:
-            return await self._send(command)
-        except LinkLost as lost:
-            if await self._back_in_time():
-                return await self._send(command)
-            if command.id in self.state.commands:
-                return CommandAnswer(True, f"{name} was taken, as the journal says", tuple(cells))
-            raise LinkLost(lost.text, f"whether {name} was taken shows when the link is back") from lost
+        return await self._steering.command(name, cells, changes or {}, because, expected or {})
 
     def follow_log(self, launch: int | None, on_piece: Callable[[LogPiece], None]) -> None:
         """Stream one launch's log to `on_piece`, its last 500 lines first; None ends it."""
@@ -197,6 +208,7 @@ class LiveRunFeed:
         hello = await self._client.hello()
         answered = self._wall()
         self._set_clock(hello.now, (asked + answered) / 2, hello)
+        self._steering.one_controls = hello.one_controls
         self.link = replace(self.link, round_trip=answered - asked, trouble="; ".join(hello.problems))
         if hello.simulated and not self.simulated:
             self.simulated = True
@@ -316,6 +328,9 @@ class LiveRunFeed:
         elif isinstance(item, DecodeFigures):
             self.decode = item
             self._board.mark("decode")
+        elif isinstance(item, Watchers):
+            self.watchers, self.watchers_at = item, self._wall()
+            self._board.mark("state")
         elif isinstance(item, HostState):
             self.host_state = item
             self.host_history = (*self.host_history, item)[-HOST_SAMPLES:]
@@ -326,16 +341,6 @@ class LiveRunFeed:
             self._board.mark("log")
 
     # --- commands
-
-    async def _send(self, command: Command) -> CommandAnswer:
-        try:
-            return await self._client.command(self.run, command)
-        except LinkLost:
-            raise
-        except StageError as problem:
-            raise LinkLost(problem.text, problem.do) from problem
-        except AgentError as refused:
-            return CommandAnswer(False, str(refused))
 
     async def _back_in_time(self) -> bool:
         """Whether the link is up again within a few seconds."""

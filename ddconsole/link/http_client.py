@@ -13,7 +13,7 @@ from ddconsole.core.host_state import HostState
 from ddconsole.core.host_state_json import host_state_from_json
 from ddconsole.core.journal_line import DamagedLine, decode_line
 from ddconsole.core.sweep import to_json
-from ddconsole.core.wire import Command, CommandAnswer, Hello, RunSummary, StageStatus, Submission
+from ddconsole.core.wire import CONSOLE_HEADER, Command, CommandAnswer, Hello, RunSummary, StageStatus, Submission
 from ddconsole.link.answers import (
     command_answer_from_json,
     hello_from_json,
@@ -23,7 +23,8 @@ from ddconsole.link.answers import (
     run_summary_from_json,
     value_from_json,
 )
-from ddconsole.link.client import AgentError, FilePiece, LinkLost, LiveItem
+from ddconsole.link.client import AgentError, FilePiece, LinkLost, LiveItem, NotInControl
+from ddconsole.link.console_identity import ConsoleIdentity
 from ddconsole.link.line_splitter import LineSplitter
 from ddconsole.link.prompting import Prompts
 from ddconsole.link.stages import StageError, Stages
@@ -53,6 +54,7 @@ class HttpAgentClient:
         on_close: what else to end with the link, such as the SSH connection.
         stages: where the session factory tells its stages.
         prompts: where the session factory asks a person.
+        identity: who this console is; a new one of this process unless it is given.
     """
 
     def __init__(
@@ -65,10 +67,13 @@ class HttpAgentClient:
         on_close: Callable[[], Awaitable[None]] | None = None,
         stages: Stages | None = None,
         prompts: Prompts | None = None,
+        identity: ConsoleIdentity | None = None,
     ) -> None:
         self.host = host
+        self.identity = identity or ConsoleIdentity()
         self.stages = stages or Stages()
         self.prompts = prompts or Prompts()
+        self._headers = {CONSOLE_HEADER: self.identity.console}
         self._session_factory = session_factory
         self._silence = silence
         self._answer_time = answer_time
@@ -122,8 +127,11 @@ class HttpAgentClient:
                 yield item
 
     async def command(self, run: str, command: Command) -> CommandAnswer:
-        """Tell the sweep something."""
-        return command_answer_from_json(await self._post(f"v1/runs/{_part(run)}/commands", to_json(command)))
+        """Tell the sweep something. That another console has control comes as an answer."""
+        try:
+            return command_answer_from_json(await self._post(f"v1/runs/{_part(run)}/commands", to_json(command)))
+        except NotInControl as refused:
+            return refused.answer
 
     async def log(self, run: str, launch: int, offset: int, limit: int) -> bytes:
         """A piece of a server's log."""
@@ -205,7 +213,7 @@ class HttpAgentClient:
         """The answer's body; `into` takes its headers."""
         session = await self._reach()
         seconds = timeout or self._answer_time
-        headers = {"Content-Type": "application/json"} if body is not None else None
+        headers = self._headers | ({"Content-Type": "application/json"} if body is not None else {})
         try:
             async with (
                 asyncio.timeout(seconds),
@@ -234,7 +242,7 @@ class HttpAgentClient:
         try:
             # The time limit spans single waits, never a yield: it must not strike while the caller works.
             async with asyncio.timeout_at(deadline):
-                response = await session.get(path, params=query)
+                response = await session.get(path, params=query, headers=self._headers)
                 if response.status != 200:
                     raise refusal(response.status, await response.read())
             while True:

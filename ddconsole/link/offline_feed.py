@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ddconsole.core.fold import fold
@@ -12,8 +12,9 @@ from ddconsole.core.host_state_json import host_state_from_json
 from ddconsole.core.journal_line import Damage, read_lines
 from ddconsole.core.records import CellProgress
 from ddconsole.core.run_state import RunState
-from ddconsole.core.wire import CommandAnswer, DecodeFigures, LogPiece
+from ddconsole.core.wire import CommandAnswer, DecodeFigures, LogPiece, Seen, Watchers
 from ddconsole.link.client import AgentError, LinkPhase, LinkState
+from ddconsole.link.console_identity import ConsoleIdentity
 from ddconsole.link.file_copy import PART
 from ddconsole.link.journal_copy import last_heard
 
@@ -58,6 +59,10 @@ class OfflineRunFeed:
         self.host_history: Sequence[HostState] = _host_samples(_whole_or_part(directory / "telemetry.jsonl"))
         self.host_state: HostState | None = self.host_history[-1] if self.host_history else None
         self.simulated = bool(created and created.simulated)
+        self.identity = ConsoleIdentity()
+        self.readonly = True
+        self.watchers: Watchers | None = None
+        self.watchers_at = 0.0
 
     def subscribe(self, changed: Callable[[frozenset[str]], None]) -> Callable[[], None]:  # noqa: ARG002  # a feed's signature
         """Nothing will change, so nobody will be told."""
@@ -67,12 +72,21 @@ class OfflineRunFeed:
         """When the journal ended: time stands still in a run that is over."""
         return self.state.at
 
+    def has_control(self) -> bool:
+        """Nobody controls a run that is read from disk."""
+        return False
+
+    async def take_control(self, shown: int | None) -> CommandAnswer:  # noqa: ARG002  # a feed's signature
+        """Refused: no agent is asked."""
+        return CommandAnswer(False, "this run is read from disk; attach to its host to control it")
+
     async def command(
         self,
         name: str,
         cells: Sequence[str] = (),  # noqa: ARG002  # a feed's signature
         changes: dict[str, str | None] | None = None,  # noqa: ARG002
         because: str = "",  # noqa: ARG002
+        expected: Mapping[str, Seen] | None = None,  # noqa: ARG002
     ) -> CommandAnswer:
         """Refused: no agent is asked."""
         return CommandAnswer(False, f"{name}: this run is read from disk; attach to its host to steer it")

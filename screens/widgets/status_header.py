@@ -1,7 +1,7 @@
 """The header: which run, where, how the link is, how far it is. What matters most stays when it gets narrow."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ddconsole.core import states as st
 from ddconsole.core.run_state import Debt, RunState
@@ -27,6 +27,10 @@ class HeaderFacts:
     """Wall time of the console, as the link's times are."""
     left: float | None
     simulated: bool
+    control: str = ""
+    """Who has control, where it is another console."""
+    others: str = ""
+    """Who else is there."""
 
 
 class StatusHeader(LineBar):
@@ -39,18 +43,25 @@ class StatusHeader(LineBar):
 
 def header_line(facts: HeaderFacts, width: int) -> Line:
     """The header in `width` cells; parts of a higher rank go first."""
-    parts = [(rank, spans) for rank, spans in _parts(facts) if spans]
-    while parts and _width(parts) > width:
-        worst = max(rank for rank, _ in parts)
-        if worst == 0:
-            break
-        parts = [(rank, spans) for rank, spans in parts if rank != worst]
+    parts = _fitting(facts, width)
+    if facts.control and _width(parts) > width:
+        parts = _fitting(replace(facts, control="only watching"), width)
     spans: list[Span] = [(" ", Role.PLAIN)]
     for number, (_, part) in enumerate(parts):
         if number:
             spans.append(("  ", Role.PLAIN))
         spans += part
     return tuple(spans)
+
+
+def _fitting(facts: HeaderFacts, width: int) -> list[tuple[int, list[Span]]]:
+    parts = [(rank, spans) for rank, spans in _parts(facts) if spans]
+    while parts and _width(parts) > width:
+        worst = max(rank for rank, _ in parts)
+        if worst == 0:
+            break
+        parts = [(rank, spans) for rank, spans in parts if rank != worst]
+    return parts
 
 
 def _width(parts: list[tuple[int, list[Span]]]) -> int:
@@ -71,6 +82,7 @@ def _parts(facts: HeaderFacts) -> list[tuple[int, list[Span]]]:
         (0, [(cut(shown(facts.host), 16) + " ", Role.STRONG), link_span(facts.link, facts.console_now)]),
         (0, [*_phase(state, old=_is_old(facts.link)), (f" {done}/{total}", Role.STRONG)]),
         (0, [(f"! {cut(shown(facts.link.trouble), 48)}", Role.ALARM)] if facts.link.trouble else []),
+        (0, [(facts.control, Role.ACCENT)] if facts.control else []),
         (1, [(f"✗ {failed} failed", Role.BAD)] if failed else []),
         (2, [(f"⊘ {blocked} blocked", Role.BAD)] if blocked else []),
         (6, [(f"◇ {unfit} unfit", Role.WARN)] if unfit else []),
@@ -78,6 +90,7 @@ def _parts(facts: HeaderFacts) -> list[tuple[int, list[Span]]]:
         (5, [(f"{span_of_time(gone)} gone", Role.DIM)] if gone is not None else []),
         (3, [(f"~{span_of_time(left)} left", Role.PLAIN)] if left else []),
         (1, _debts(list(state.debts.values()))),
+        (4, [(facts.others, Role.DIM)] if facts.others else []),
         (0, [(" SIMULATED ", Role.ALARM)] if facts.simulated else []),
     ]
 

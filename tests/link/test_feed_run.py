@@ -317,7 +317,7 @@ async def test_a_command_that_the_journal_knows_was_taken(
         return False
 
     monkeypatch.setattr(client, "command", taken_but_not_answered)
-    monkeypatch.setattr(feed, "_back_in_time", not_back)
+    monkeypatch.setattr(feed._steering, "_back_in_time", not_back)
     answer = await feed.command("stop", ["c001"])
     assert answer.taken
     assert st.CellCommand.STOP in answer.text

@@ -1,7 +1,8 @@
 """A feed over a journal in memory, which a test drives: events, link, progress, logs, host samples."""
 
 import time
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field, replace
 
@@ -11,8 +12,9 @@ from ddconsole.core.fold import apply
 from ddconsole.core.host_state import HostState
 from ddconsole.core.records import CellProgress
 from ddconsole.core.run_state import RunState
-from ddconsole.core.wire import Command, CommandAnswer, DecodeFigures, LogPiece
+from ddconsole.core.wire import Command, CommandAnswer, DecodeFigures, LogPiece, Seen, Watchers
 from ddconsole.link.client import LinkLost, LinkPhase, LinkState
+from ddconsole.link.console_identity import ConsoleIdentity
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,10 @@ class FakeFeed:
     host_state: HostState | None = None
     host_history: Sequence[HostState] = ()
     simulated: bool = False
+    identity: ConsoleIdentity = field(default_factory=lambda: ConsoleIdentity("op@laptop", "pts/1", "mine"))
+    readonly: bool = False
+    watchers: Watchers | None = None
+    watchers_at: float = field(default_factory=time.time)
     clock: float = 1_790_000_000.0
     runs: bool = False
     """The clock goes on by itself."""
@@ -105,15 +111,40 @@ class FakeFeed:
         """The clock of the test."""
         return self.clock + (time.monotonic() - self._began if self.runs else 0.0)
 
+    def has_control(self) -> bool:
+        """As the journal says."""
+        return self.state.controller is not None and self.state.controller.console == self.identity.console
+
+    async def take_control(self, shown: int | None) -> CommandAnswer:
+        """Take effect at once."""
+        return self._give(replace(self._blank("take-control"), epoch=shown or 0, take=shown is not None))
+
     async def command(
-        self, name: str, cells: Sequence[str] = (), changes: dict[str, str | None] | None = None, because: str = ""
+        self,
+        name: str,
+        cells: Sequence[str] = (),
+        changes: dict[str, str | None] | None = None,
+        because: str = "",
+        expected: Mapping[str, Seen] | None = None,
     ) -> CommandAnswer:
         """Take effect at once."""
         if self.lost:
             raise LinkLost("the link ended", "ctrl+r tries again")
         self.told.append(Told(name, tuple(cells), changes))
-        command = Command(f"t{len(self.told)}", name, "op@laptop", tuple(cells), changes or {}, because)
-        decision = decide(self.state, command)
+        if not self.has_control():
+            answer = await self.take_control(None)
+            if not answer.taken:
+                return answer
+        command = replace(self._blank(name), cells=tuple(cells), changes=changes or {}, because=because)
+        assert self.state.controller is not None
+        return self._give(replace(command, epoch=self.state.controller.epoch, expected=expected or {}))
+
+    def _blank(self, name: str) -> Command:
+        me = self.identity
+        return Command(uuid.uuid4().hex, name, me.by, console=me.console, where=me.where)
+
+    def _give(self, command: Command) -> CommandAnswer:
+        decision = decide(self.state, command, self.watchers)
         self.emit(*decision.events)
         return decision.answer
 

@@ -1,0 +1,41 @@
+"""Who controls a run, in words."""
+
+import time
+
+from ddconsole.core.run_state import Controller, RunState
+from ddconsole.core.wire import Watchers
+
+
+def has_control_since(controller: Controller, now: float) -> str:
+    """`ann@laptop (pts/3) has had control since 14:02`."""
+    return f"{controller.who()} has had control since {since(controller, now)}"
+
+
+def since(controller: Controller, now: float) -> str:
+    """`14:02`, with the day where it is another one. In the time zone of who reads."""
+    then = time.localtime(controller.since)
+    same_day = time.localtime(now)[:3] == then[:3]
+    return time.strftime("%H:%M" if same_day else "%d %b %H:%M", then)
+
+
+def is_there(state: RunState, watchers: Watchers | None, elapsed: float) -> str:
+    """Whether the console that has control is there: `connected`, `last seen 3 s ago`; empty where it is not known.
+
+    Args:
+        state: the run.
+        watchers: as the agent said it.
+        elapsed: seconds since it did.
+    """
+    controller = state.controller
+    if watchers is None or controller is None or watchers.controller != controller.console:
+        return ""
+    if watchers.controller_here:
+        return "connected"
+    return f"last seen {_age((watchers.controller_age or 0.0) + elapsed)} ago"
+
+
+def _age(seconds: float) -> str:
+    whole = max(0, int(seconds))
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h"
