@@ -28,7 +28,9 @@ async def test_who_watches_is_told_who_has_control_since_when_on_every_screen() 
 
 async def test_the_first_steering_key_asks_and_does_nothing_else() -> None:
     feed = watching()
+    told: list[str] = []
     async with opened(feed) as (app, pilot):
+        app.notify = lambda message, **_: told.append(message)  # type: ignore[method-assign]
         await pressed(pilot, "p")
         text = screen_text(app)
         assert "Take control from ann@laptop?" in text
@@ -42,7 +44,7 @@ async def test_the_first_steering_key_asks_and_does_nothing_else() -> None:
         await pressed(pilot, "y")
         assert feed.has_control()
         assert feed.told == []
-        assert "press p again for pause" in screen_text(app)
+        assert told == ["this console has control now: press p again for pause"]
         await pressed(pilot, "p")
         assert feed.state.phase is st.RunPhase.PAUSED
 
