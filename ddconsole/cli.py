@@ -19,6 +19,7 @@ _MODULES = {
     "preflight": "ddconsole.commands.preflight",
     "stage": "ddconsole.commands.stage",
     "host": "ddconsole.commands.host",
+    "prepare": "ddconsole.commands.prepare",
     "attach": "ddconsole.commands.attach",
     "runs": "ddconsole.commands.runs",
     "cells": "ddconsole.commands.cells",
@@ -130,8 +131,14 @@ def _add_staging(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -
 def _add_looking(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     host = _verb(verbs, "host", "the machine's GPUs, NUMA domains and PCIe links")
     host.add_argument("host", metavar="HOST", nargs="?", default="local")
+    host.add_argument("of", metavar="HOST", nargs="?", help="`host prepare HOST` is `prepare HOST`")
     host.add_argument("--watch", action="store_true", help="again every two seconds")
     _add_json(host)
+    prepare = _verb(verbs, "prepare", "bring the agent to a host beforehand; starts nothing")
+    prepare.add_argument("host", metavar="HOST", help="ssh alias, or user@host:port")
+    prepare.add_argument("--python", help="the interpreter there, 3.11 or newer; default: found on the path")
+    prepare.add_argument("--state", help="the folder there for what the agent keeps; default: by the XDG rules")
+    _add_json(prepare)
     attach = _verb(verbs, "attach", "open the console on a run; a finished one is read from disk")
     attach.add_argument("run", metavar="RUN", nargs="?")
     attach.add_argument("--headless", action="store_true", help="no console: progress as lines, until it has ended")

@@ -4,7 +4,8 @@ import argparse
 import asyncio
 import shutil
 
-from ddconsole.commands.connection import EXPECTED, agent_of, fail, printed, say_what_ssh_leaves_out
+from ddconsole.commands import prepare
+from ddconsole.commands.connection import EXPECTED, UsageProblem, agent_of, fail, printed, say_what_ssh_leaves_out
 from ddconsole.core.host_state_json import host_state_to_json
 
 _INTERVAL = 2.0
@@ -12,6 +13,10 @@ _INTERVAL = 2.0
 
 def main(options: argparse.Namespace) -> int:
     """Print the host's state, once or again and again."""
+    if options.of is not None:
+        if options.host != "prepare":
+            return fail(UsageProblem(f"host takes one machine, not {options.host} and {options.of}"))
+        return prepare.main(argparse.Namespace(host=options.of, python=None, state=None, json=options.json))
     try:
         asyncio.run(_show(options))
     except EXPECTED as problem:

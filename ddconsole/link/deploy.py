@@ -141,7 +141,7 @@ class HostDeployment:
         self._pid = int(await self._call(Stage.START, "start", start))
         await self.clear(brought.bundle)
 
-    async def bring(self) -> "Brought":
+    async def bring(self) -> Brought:
         """Put the bundle into its folder on the host, if it is not there; nothing is started.
 
         Raises:
@@ -156,6 +156,18 @@ class HostDeployment:
         if not seen["bundle"]:
             await self._upload(bundle, folder)
         return Brought(bundle, folder, self._known.python, uploaded=not seen["bundle"])
+
+    async def verify(self, brought: Brought) -> None:
+        """Look whether what is on the host is what was brought.
+
+        Raises:
+            StageError: E145, something there was changed.
+            LinkLost: the connection ended.
+        """
+        found = await self._call(Stage.UPLOAD, "verify", {"folder": brought.folder}, deadline=_UNPACK_TIME)
+        if found != brought.bundle.name:
+            text = f"E145 {brought.folder} was changed there: its content is {found}"
+            raise self._error(Stage.UPLOAD, text, "remove that folder when no agent runs from it, and prepare anew")
 
     async def clear(self, keep: Bundle) -> Sequence[str]:
         """Remove older bundles from which nothing runs; their names."""

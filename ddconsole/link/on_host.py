@@ -252,6 +252,16 @@ def _make_environment(folder: Path, python: str) -> None:
     (folder / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n")
 
 
+def verify_bundle(folder: str) -> str:
+    """The name that the content of a bundle's folder gives: the folder's own, unless somebody changed it."""
+    root = Path(folder)
+    found = {path.relative_to(root).as_posix(): path for path in (root / "lib").rglob("*") if path.is_file()}
+    digest = hashlib.sha256()
+    for name in sorted(name for name in found if "/__pycache__/" not in name):
+        digest.update(name.encode() + b"\0" + hashlib.sha256(found[name].read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
 def place_of(folder: str) -> dict[str, Any]:
     """The disk on which a folder is or would be made: what decides whether an agent can live there."""
     place = Path(folder)
@@ -327,6 +337,7 @@ ACTIONS: dict[str, Callable[..., Any]] = {
     "start": start_agent,
     "receive": receive_bundle,
     "clear": clear_bundles,
+    "verify": verify_bundle,
 }
 
 
