@@ -114,7 +114,16 @@ def _add_sweeps(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     _add_json(plan)
     preflight = _verb(verbs, "preflight", "check the host before a sweep; exit status 0, 1, 2 for pass, warn, fail")
     preflight.add_argument("plan", metavar="PLAN")
-    preflight.add_argument("--tier", choices=("gate", "standard"), default="standard")
+    preflight.add_argument(
+        "--tier",
+        choices=("gate", "standard", "load"),
+        default="standard",
+        help="gate: seconds, as before each launch; load: puts work on idle GPUs",
+    )
+    preflight.add_argument("--record", action="store_true", help="record the host as good: later ones are compared")
+    preflight.add_argument("--accept", metavar="ID", help="accept this check's finding; needs --because")
+    preflight.add_argument("--because", default="", metavar="TEXT", help="the reason: it stands in every run's record")
+    preflight.add_argument("--revoke", metavar="ID", help="take back what was accepted of this check")
     _add_json(preflight)
     _add_host(preflight)
 

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from ddconsole.agent.file_pieces import FileHashes, files_of, piece_of
 from ddconsole.agent.journal import JournalDamaged, JournalHeld, JournalNewer
 from ddconsole.agent.packed_stream import PackedStream, open_stream
-from ddconsole.agent.preflight import preflight_findings
+from ddconsole.agent.preflight import PreflightOrder, PreflightRefused, preflight_findings
 from ddconsole.agent.run_store import BadSubmission, RunExists
 from ddconsole.agent.service import Busy, Service
 from ddconsole.agent.stage_copy import StageProblem
@@ -21,6 +21,7 @@ from ddconsole.core.host_state_json import host_state_to_json
 from ddconsole.core.journal_line import checksum_of, read_lines
 from ddconsole.core.submission_json import submission_from_json
 from ddconsole.core.wire import CONSOLE_HEADER, Command, LogPiece, Watchers
+from ddconsole.preflight.check import Tier
 from ddconsole.runner.durable import in_words
 from ddconsole.runner.log_tail import LogTail
 from ddconsole.runner.run_directory import RunDirectory
@@ -323,9 +324,16 @@ async def _files(request: web.Request) -> web.Response:
 async def _preflight(request: web.Request) -> web.Response:
     body = await _body(request)
     submission = submission_from_json(body.get("submission"))
-    tier = str(body.get("tier", "standard"))
-    run_directory = str(request.app[SERVICE].store.folder / submission.run)
-    return web.json_response(await preflight_findings(submission, tier, run_directory))
+    service = request.app[SERVICE]
+    tier = str(body.get("tier", Tier.STANDARD))
+    if tier not in list(Tier):
+        raise Refusal(400, f"there is no tier {tier!r}", f"one of {', '.join(Tier)}")
+    words = {name: str(body.get(name) or "") for name in ("accept", "because", "by", "revoke")}
+    order = PreflightOrder(Tier(tier), record=bool(body.get("record")), **words)
+    try:
+        return web.json_response(await preflight_findings(submission, order, service.store.folder, service.clock))
+    except PreflightRefused as problem:
+        raise Refusal(409, problem.text, problem.do) from problem
 
 
 async def _stage(request: web.Request) -> web.Response:

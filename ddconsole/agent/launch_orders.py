@@ -45,6 +45,11 @@ class LaunchOrders:
         await self._ask_once()
         return self._known_flags
 
+    async def build(self) -> Mapping[str, Any]:
+        """Version and commit of the build; empty where it does not tell."""
+        await self._ask_once()
+        return self._build
+
     async def order(self, due: NextLaunch, state: RunState) -> LaunchOrder:
         """The order of the launch that comes next."""
         await self._ask_once()

@@ -6,9 +6,10 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ddconsole import __version__
 from ddconsole.agent.conductor import Checks, Conductor
@@ -18,6 +19,7 @@ from ddconsole.agent.launch_orders import LaunchOrders
 from ddconsole.agent.launcher import Launcher, ProcessLauncher
 from ddconsole.agent.notify import keep_notifying
 from ddconsole.agent.preflight import gate_findings, manifests_folder
+from ddconsole.agent.preflight_notes import PreflightNotes, keep_smoke_record, say_once
 from ddconsole.agent.presence import Presence
 from ddconsole.agent.run_store import (
     RunStore,
@@ -179,7 +181,8 @@ class Service:
         async def checked(state: RunState, deployments: tuple[Deployment, ...]) -> tuple[str, ...]:
             if not deployments or not submission.protocol.get("preflight", True):
                 return ()
-            return await gate_findings(submission, state, deployments, await orders.known_flags(), run)
+            flags = await orders.known_flags()
+            return await gate_findings(submission, state, deployments, flags, run, lambda text: say_once(journal, text))
 
         async def gate(deployment: str, state: RunState) -> tuple[str, ...]:
             return await checked(state, (state.deployments[deployment],))
@@ -193,18 +196,22 @@ class Service:
         self.telemetry.keep_for(
             run, lambda: conductor.active, lambda: conductor.journal.state.running_cell() is not None
         )
-        self._conducting = asyncio.create_task(self._watch(conductor), name=f"conduct {run.path.name}")
+        notes = PreflightNotes(self.store.folder, simulated=submission.rehearsal is not None)
+        smoking = keep_smoke_record(journal, submission, orders.build, notes)
+        self._conducting = asyncio.create_task(self._watch(conductor, smoking), name=f"conduct {run.path.name}")
         return conductor
 
-    async def _watch(self, conductor: Conductor) -> None:
+    async def _watch(self, conductor: Conductor, smoking: Coroutine[Any, Any, None]) -> None:
         """Conduct, and keep the status file that `ddconsole status --short` reads."""
         status = StatusFile(conductor.run, self.clock)
         keeping = asyncio.create_task(status.keep(conductor.journal, self.telemetry, lambda: conductor.trouble))
         notify = read_submission(conductor.run).notify
         telling = asyncio.create_task(keep_notifying(conductor.journal, conductor.run.path.name, notify))
+        recording = asyncio.create_task(smoking)
         try:
             await conductor.conduct()
         finally:
+            recording.cancel()
             keeping.cancel()
             telling.cancel()
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ddconsole.commands.connection import EXPECTED, agent_of, fail, printed, say_what_ssh_leaves_out
 from ddconsole.commands.run import choice_of, read_sweep
 from ddconsole.core.plan_problem import PlanError
+from ddconsole.link.console_identity import operator
 from ddconsole.load.prompts import WorkloadTextError
 from ddconsole.planfile.submission import PlannedSweep, submission_of
 from ddconsole.preflight.check import Finding, finding_from_json, finding_to_json
@@ -33,4 +34,11 @@ async def _findings(options: argparse.Namespace, sweep: PlannedSweep) -> Sequenc
     submission = submission_of(sweep, f"{sweep.plan.name}-preflight", host)
     say_what_ssh_leaves_out(host)
     async with agent_of(host, choice=choice_of(sweep), say=True) as client:
-        return [finding_from_json(one) for one in await client.preflight(submission, options.tier)]
+        asked = {
+            "accept": options.accept or "",
+            "because": options.because,
+            "by": operator(),
+            "revoke": options.revoke or "",
+            "record": options.record,
+        }
+        return [finding_from_json(one) for one in await client.preflight(submission, options.tier, **asked)]

@@ -18,7 +18,9 @@ The paths:
     GET  /v1/runs/RUN/piece?path=P&offset=B&limit=B bytes of a file, packed on the way; `X-Size` is the file's size
     POST /v1/runs/RUN/commands                      Command -> CommandAnswer; 409 with one where another console
                                                     has control
-    POST /v1/preflight                              {"submission": ..., "tier": ...} -> list of findings
+    POST /v1/preflight                              {"submission": ..., "tier": ..., and if wanted "accept": id,
+                                                    "because": text, "by": who, "revoke": id, "record": true}
+                                                    -> list of findings
     POST /v1/stage                                  {"submission": ..., "forget": bool} -> StageStatus; it goes on alone
     GET  /v1/stage                                  StageStatus
     POST /v1/stage/stop                             StageStatus, once it has stopped

@@ -158,9 +158,9 @@ class HttpAgentClient:
         """The machine, now."""
         return host_state_from_json(await self._get("v1/host"))
 
-    async def preflight(self, submission: Submission, tier: str) -> list[Mapping[str, Any]]:
-        """The findings, as JSON."""
-        body = {"submission": to_json(submission), "tier": tier}
+    async def preflight(self, submission: Submission, tier: str, **asked: str | bool) -> list[Mapping[str, Any]]:
+        """The findings, as JSON. `asked`: `accept` a check `because` of something, `by` whom; `revoke`; `record`."""
+        body = {"submission": to_json(submission), "tier": tier, **asked}
         return list(await self._post("v1/preflight", body, timeout=PREFLIGHT_TIME))
 
     async def stage(self, submission: Submission, *, forget: bool = False) -> StageStatus:

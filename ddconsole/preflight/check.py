@@ -80,6 +80,8 @@ class Finding:
     seconds: float = 0.0
     """How long it took."""
     simulated: bool = field(default=False)
+    accepted: str = ""
+    """Why the operator accepted it, and who; it holds nothing back then."""
 
 
 def finding_to_json(finding: Finding) -> dict[str, Any]:
@@ -107,7 +109,7 @@ def finding_from_json(data: Mapping[str, Any]) -> Finding:
 
 def holding_back(findings: Sequence[Finding], what: str) -> list[Finding]:
     """The failures that hold `what` back: `launch`, `sweep` or `comparison`."""
-    return [finding for finding in findings if finding.outcome is Outcome.FAIL and what in finding.blocks]
+    return [one for one in findings if one.outcome is Outcome.FAIL and what in one.blocks and not one.accepted]
 
 
 # --- short forms for the checks --------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Everything a check may know: the plan's side as plain values, the machine behind its seam, and one host sample."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ddconsole.core.host_state import GpuState, HostState
 from ddconsole.core.inventory import Inventory
@@ -101,6 +102,12 @@ class Facts:
     """Option strings of this build, where they were asked before: saves the start of a Python with torch in it."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Of the process that starts servers: they inherit it."""
+    profile: Mapping[str, Any] | None = None
+    """The host as it was recorded when it was good (`ddconsole.preflight.profile`)."""
+    build: Mapping[str, Any] | None = None
+    """Version and commit of the engine, where it was asked."""
+    smoke: Sequence[Mapping[str, Any]] = ()
+    """Launches that served tokens: build, how, run."""
     own_pids: frozenset[int] = frozenset()
     """Processes of this run that may hold GPUs."""
     reach: Reach = field(default_factory=Reach)

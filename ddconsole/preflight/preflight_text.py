@@ -14,8 +14,8 @@ _MOST_EVIDENCE = 6
 
 
 def exit_status(findings: Sequence[Finding]) -> int:
-    """0: all passed or did not apply; 1: a warning, or something could not be measured; 2: a failure."""
-    outcomes = {finding.outcome for finding in findings}
+    """0: all passed, did not apply or are accepted; 1: a warning, or something could not be measured; 2: a failure."""
+    outcomes = {finding.outcome for finding in findings if not finding.accepted}
     if Outcome.FAIL in outcomes:
         return 2
     return 1 if outcomes & {Outcome.WARN, Outcome.UNKNOWN} else 0
@@ -39,11 +39,12 @@ def _finding_lines(finding: Finding, width: int) -> list[str]:
     lines = _wrapped(head + finding.observed, "", width)
     shown = finding.evidence[:_MOST_EVIDENCE]
     rest = len(finding.evidence) - len(shown)
-    held = ", ".join(finding.blocks) if finding.outcome is Outcome.FAIL else ""
+    held = ", ".join(finding.blocks) if finding.outcome is Outcome.FAIL and not finding.accepted else ""
     for label, texts in (
         ("expected", (finding.expected,)),
         ("seen", (*shown, *([f"… and {rest} lines more"] if rest else []))),
         ("do", (finding.remedy,)),
+        ("accepted", (finding.accepted,)),
         ("holds back", (held,)),
     ):
         for place, text in enumerate(filter(None, texts)):

@@ -30,6 +30,7 @@ from ddconsole.preflight.checks import (
     placement_numa,
     port_free,
     processes,
+    profile,
     uvm_open,
 )
 
@@ -62,5 +63,6 @@ CHECKS: tuple[Check, ...] = (
     *numa.CHECKS,
     placement_numa.CHECK,
     *host_rest.CHECKS,
+    *profile.CHECKS,
     baseline_present.CHECK,
 )

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ddconsole.core.clock import Clock, SystemClock
 from ddconsole.preflight.check import Check, Finding, Outcome, Tier, Verdict, skipped, unknown
@@ -14,11 +14,16 @@ _LONGEST_TEXT = 2000
 
 
 async def run_checks(
-    facts: Facts, tier: Tier = Tier.STANDARD, checks: Sequence[Check] = CHECKS, clock: Clock | None = None
+    facts: Facts,
+    tier: Tier = Tier.STANDARD,
+    checks: Sequence[Check] = CHECKS,
+    clock: Clock | None = None,
+    accepted: Mapping[tuple[str, str], str] | None = None,
 ) -> list[Finding]:
     """All checks of a tier, in the register's order. Never raises for a check's sake.
 
-    A check that does not end within its deadline, or breaks, is `unknown` with the reason.
+    A check that does not end within its deadline, or breaks, is `unknown` with the reason. What is accepted, by check
+    and what it is about, keeps its outcome and holds nothing back.
     """
     chosen = [check for check in checks if tier is Tier.STANDARD or check.tier is Tier.GATE]
     now = (clock or SystemClock()).now
@@ -26,18 +31,27 @@ async def run_checks(
     async with asyncio.TaskGroup() as group:
         for check in chosen:
             needed = [tasks[name] for name in check.needs if name in tasks]
-            tasks[check.id] = group.create_task(_find(check, facts, needed, now()))
+            tasks[check.id] = group.create_task(_find(check, facts, needed, now(), accepted or {}))
     return [task.result() for task in tasks.values()]
 
 
-async def _find(check: Check, facts: Facts, needed: Sequence[asyncio.Task[Finding]], at: float) -> Finding:
+async def _find(
+    check: Check,
+    facts: Facts,
+    needed: Sequence[asyncio.Task[Finding]],
+    at: float,
+    accepted: Mapping[tuple[str, str], str],
+) -> Finding:
     blocked_by = ""
     for task in needed:
         before = await task
-        blocked_by = blocked_by or (before.id if before.outcome is Outcome.FAIL else before.blocked_by)
+        stands = before.outcome is Outcome.FAIL and not before.accepted
+        blocked_by = blocked_by or (before.id if stands else before.blocked_by)
     began = time.monotonic()
     verdict = skipped(f"blocked by {blocked_by}") if blocked_by else await _verdict(check, facts)
+    green = verdict.outcome in {Outcome.PASS, Outcome.SKIP}
     return Finding(
+        accepted="" if green else accepted.get((check.id, verdict.about), ""),
         id=check.id,
         proves=check.proves,
         outcome=verdict.outcome,

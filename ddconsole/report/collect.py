@@ -48,7 +48,7 @@ def result_set(state: RunState, load: AttemptLoader) -> ResultSet:
         data_time=max((file.ended_at for file in files), default=state.began),
         protocol=created.protocol,
         cells=tuple(_with_speed_ups(cells, found, created.baseline)),
-        environment=_environment(files),
+        environment=(*_environment(files), *_accepted(state)),
         differences=differences(
             [
                 ((one.deployment.method, one.deployment.tensor_parallel), file.effective)
@@ -145,6 +145,11 @@ def _environment(files: Sequence[AttemptFile]) -> tuple[tuple[str, str], ...]:
         elif value is not None:
             lines.append((part, _words(value)))
     return tuple(lines)
+
+
+def _accepted(state: RunState) -> tuple[tuple[str, str], ...]:
+    """Findings of pre-flight that the operator accepted, with the reasons."""
+    return tuple(("accepted", one.text) for one in state.warnings if one.about == "accepted finding")
 
 
 def _words(value: Any) -> str:

@@ -142,6 +142,10 @@ def recorded_machine(recorded: Any, index: Any, libraries: Any, cuda: Any) -> Re
     )
 
 
+BUILD = {"engine": "sglang", "version": "0.5.9", "commit": "abc1234", "changes": None}
+SMOKE = tuple({"build": "0.5.9 abc1234", "how": how, "run": "r0"} for how in ("plain", "dflash"))
+
+
 @pytest.fixture
 def facts(machine: RecordedMachine, synthetic_host: SyntheticHost) -> Facts:
     return Facts(
@@ -169,6 +173,8 @@ def facts(machine: RecordedMachine, synthetic_host: SyntheticHost) -> Facts:
         machine=machine,
         host=synthetic_host(),
         inventory=synthetic_host.inventory(),
+        build=BUILD,
+        smoke=SMOKE,
         environment={"HOME": "/root", "PATH": "/usr/bin"},
         engine=engine("sglang"),
     )

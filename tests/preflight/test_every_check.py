@@ -14,6 +14,7 @@ from ddconsole.core.sweep import Placement
 from ddconsole.preflight.check import Finding, Outcome, Tier, holding_back
 from ddconsole.preflight.checks.uvm_open import DEVICE
 from ddconsole.preflight.facts import Facts, Reach
+from ddconsole.preflight.profile import profile_of
 from ddconsole.preflight.recorded_machine import RecordedDevice, RecordedMachine
 from ddconsole.preflight.register import CHECKS
 from ddconsole.preflight.run_checks import run_checks
@@ -25,7 +26,7 @@ def bad(findings: Iterable[Finding]) -> list[str]:
 
 
 async def test_healthy_host_passes_everything(facts: Facts) -> None:
-    findings = await run_checks(facts)
+    findings = await run_checks(replace(facts, profile=profile_of(facts, 1.0)))
 
     assert {finding.id: finding.observed for finding in findings if finding.outcome is not Outcome.PASS} == {}
     assert len(findings) == len(CHECKS)
@@ -101,7 +102,7 @@ async def test_plan_without_gpus_skips_what_does_not_apply(facts: Facts) -> None
         "host.reachable", "disk.space", "proc.stuck", "proc.leftovers", "model.complete",
         "model.manifest", "memory.room",
         "shm.leftovers", "memory.swap", "engine.flags", "numa.binding", "numa.balancing", "cpu.quota",
-        "cpu.governor", "host.pressure", "host.limits", "plan.baseline",
+        "cpu.governor", "host.pressure", "host.limits", "engine.smoke", "plan.baseline",
     }  # fmt: skip
     assert {finding.outcome for finding in findings if finding.id not in skipped} == {Outcome.PASS}
 

@@ -2,10 +2,12 @@
 
 from broken_hosts import (
     BLIND_PEERS,
+    FAR,
     HALF_BAR,
     HELD,
     NO_PEERS,
     NODE_0_ONLY,
+    NOT_TOLD,
     ORPHAN,
     SMALLER,
     SOMEBODY,
@@ -35,6 +37,7 @@ from broken_hosts import (
     planned,
     port_taken,
     program,
+    recorded,
     room,
     shard_cut_short,
     shm_gone,
@@ -54,6 +57,12 @@ from ddconsole.preflight.recorded_machine import RecordedDevice
 GOVERNOR = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
 ASPM = "/sys/module/pcie_aspm/parameters/policy"
 IOMMU = "/sys/bus/pci/devices/0000:15:00.0/iommu_group/type"
+OTHER_BUILD = {"version": "0.5.9", "commit": "ffff"}
+OTHER_SMOKE = tuple({"build": "0.5.9 ffff", "how": how, "run": "r0"} for how in ("plain", "dflash"))
+NEW_CARD = recorded(answer(5, "nvmlDeviceGetUUID", "GPU-other"))
+CAPPED = recorded(answer(5, "nvmlDeviceGetMaxClockInfo[1]", 1800))
+MOVED = recorded(nvml(pairs=FAR))
+REBUILT = recorded(known(build=OTHER_BUILD, smoke=OTHER_SMOKE))
 NO_CUDA = {"library": "/lib/libcuda.so.580.159.04", "init": 999, "name": "CUDA_ERROR_UNKNOWN"}
 
 
@@ -133,6 +142,28 @@ BROKEN: tuple[Broken, ...] = (
     Broken("cpu.governor", file(GOVERNOR, b"powersave\n"), "powersave under acpi-cpufreq", "cpupower", WARN),
     Broken("host.pressure", file("/proc/pressure/memory", STALLED), "memory: 1.2 %", "wait until it is over", WARN),
     Broken("host.limits", child("limits", {"files": 256}), "256 open files", "ulimit -n"),
+    Broken(
+        "profile.cards",
+        recorded(answer(5, "nvmlDeviceGetUUID", "GPU-other")),
+        "GPU 5 at 0000:15:00.0 is gone",
+        "is this the",
+    ),
+    Broken(
+        "profile.settings",
+        CAPPED,
+        "1980 then, 1800 now",
+        "--record",
+        WARN,
+    ),
+    Broken("profile.topology", MOVED, "28 of 28 pairs, GPU 0-1: NODE then, SYS now", "cards were moved"),
+    Broken(
+        "profile.build",
+        REBUILT,
+        "it is 0.5.9 ffff",
+        "do not compare",
+        WARN,
+    ),
+    Broken("engine.smoke", known(smoke=()), "has not served a token yet with: dflash, plain", "is the test", WARN),
     Broken("plan.baseline", planned(baseline="autoregressive"), "no deployment has the method", "correct `baseline:`"),
 )
 """For every check that can fail, a failure; for the others, a warning."""
@@ -197,6 +228,11 @@ UNKNOWN: tuple[tuple[str, Change, str], ...] = (
     ("numa.binding", child("bind", "cannot import", 1), "the child that tries it ended with 1"),
     ("numa.balancing", hang("read_text"), "no answer within"),
     ("placement.numa", across, "the node is not known of GPU 4"),
+    ("profile.cards", recorded(nvml({5: {"nvmlDeviceGetUUID": NOT_TOLD}})), "GPU 5 does not tell its UUID"),
+    ("profile.settings", recorded(no_sample), "no sample of the host"),
+    ("profile.topology", recorded(nvml(pairs=[])), "are not known now"),
+    ("profile.build", recorded(known(build=None)), "does not tell its build now"),
+    ("engine.smoke", known(build=None), "does not tell its build"),
     ("cpu.quota", file("/sys/fs/cgroup/cpu.max", b"what\n"), "says 'what'"),
     ("cpu.governor", hang("list_folder"), "no answer within"),
     ("host.pressure", hang("read_text"), "no answer within"),

@@ -13,6 +13,7 @@ from ddconsole.preflight.check import Outcome
 from ddconsole.preflight.facts import Facts
 from ddconsole.preflight.machine import DiskRoom, PortUse, Ran
 from ddconsole.preflight.manifest import manifest_file
+from ddconsole.preflight.profile import profile_of
 from ddconsole.preflight.recorded_machine import RecordedDevice, RecordedMachine
 
 MODEL = "/dev/shm/Qwen3.6-27B"
@@ -48,6 +49,11 @@ class Broken:
 def nvml(gpus: dict[int, dict[str, Any]] | None = None, **everywhere: Any) -> Change:
     """Other answers of NVML."""
     return lambda facts, _, synthetic: synthetic.change(facts, gpus, **everywhere)
+
+
+def recorded(change: Change) -> Change:
+    """The host was recorded as good, and then changed."""
+    return lambda facts, machine, synthetic: change(replace(facts, profile=profile_of(facts, 1.0)), machine, synthetic)
 
 
 def answer(gpu: int, call: str, value: Any) -> Change:
@@ -228,11 +234,12 @@ XID = "[  900.1] NVRM: Xid (PCI:0000:15:00): {number}, pid=4242, name=python, de
 STALLED = b"some avg10=1 avg60=2.5 avg300=1 total=1\nfull avg10=0 avg60=1.20 avg300=0 total=0\n"
 HALF_BAR = {"bar1Total": 256 << 20, "bar1Free": 1, "bar1Used": 1}
 SMALLER = {"nvmlDeviceGetMemoryInfo_v2": {"value": {"total": 90 << 30, "used": 0, "free": 90 << 30}}}
-NO_PEERS = [
+NO_PEERS: list[dict[str, Any]] = [
     {"a": a, "b": b, "common_ancestor": {"value": 50}, "p2p[0]": {"value": 1}, "p2p[2]": {"value": 5}}
     for a in range(8)
     for b in range(8)
 ]
+FAR = [{**one, "p2p[0]": {"value": 0}} for one in NO_PEERS]
 BLIND_PEERS = [{**one, "p2p[0]": NOT_TOLD} for one in NO_PEERS]
 NODE_0_ONLY = b"Cpus_allowed_list:\t0-63\n"
 ONE_NODE = {index: {"nvmlDeviceGetMemoryAffinity": {"value": [1]}} for index in range(8)}
