@@ -9,10 +9,11 @@ from pathlib import Path
 
 from ddconsole.core.clock import clock_from_environment
 from ddconsole.load.prompts import WorkloadTexts
-from ddconsole.runner.durable import in_words
+from ddconsole.runner.durable import in_words, write_json
+from ddconsole.runner.identity import identify
 from ddconsole.runner.life import LaunchLife
 from ddconsole.runner.order import read_order
-from ddconsole.runner.run_directory import LAST_WORDS, RunDirectory
+from ddconsole.runner.run_directory import LAST_WORDS, LaunchDirectory, RunDirectory
 from ddconsole.runner.server_process import become_subreaper
 
 
@@ -21,7 +22,15 @@ async def _live(directory: Path, launch: int) -> None:
     order = read_order(run.launch(launch).order)
     texts = WorkloadTexts.from_json(json.loads(run.texts.read_bytes()))
     become_subreaper()
+    _note_who_runs_it(run.launch(launch))
     await LaunchLife(run, order, texts, clock_from_environment()).live()
+
+
+def _note_who_runs_it(folder: LaunchDirectory) -> None:
+    """The agent writes this down as it starts us; one that was killed before that finds us by our own note."""
+    identity = identify(os.getpid())
+    if identity is not None and not folder.runner.exists():
+        write_json(folder.runner, {"boot": identity.boot, "pid": identity.pid, "started": identity.started})
 
 
 def main() -> None:

@@ -1,8 +1,9 @@
 """Kill -9 at every write of the journal, and at every write of a runner: before it, torn, before and after its sync."""
 
+import hashlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,8 +67,9 @@ def verify(run: RunDirectory, *, repeated: int = 1) -> RunState:
     done = [entry.event for entry in entries if isinstance(entry.event, AttemptDone)]
     assert sorted(event.cell for event in done) == sorted(state.cells), done
     for event in done:
-        attempt = attempt_from_json(json.loads(run.attempt(event.cell, event.attempt).read_bytes()))
-        assert attempt.figures["succeeded"] == 2
+        raw = run.attempt(event.cell, event.attempt).read_bytes()
+        assert hashlib.sha256(raw).hexdigest() == event.sha256
+        assert attempt_from_json(json.loads(raw)).figures["succeeded"] == 2
     again = sum(len(row.attempts) - 1 for row in state.cells.values())
     interrupted = [entry.event for entry in entries if isinstance(entry.event, AttemptInterrupted)]
     assert again <= repeated, interrupted
@@ -76,10 +78,18 @@ def verify(run: RunDirectory, *, repeated: int = 1) -> RunState:
     return state
 
 
-async def survive(folder: Path, order: Submission, rule: Rule, *, repeated: int = 1) -> MortalAgent:
+async def survive(
+    folder: Path,
+    order: Submission,
+    rule: Rule,
+    *,
+    repeated: int = 1,
+    rests_until: Callable[[], object] = lambda: True,
+) -> MortalAgent:
     """A sweep with an agent that the rule kills; what a console was sent is in the journal, byte for byte."""
     Path(rule.folder).mkdir()
     agent = MortalAgent(folder, environment(rule))
+    agent.rests_until = rests_until
     try:
         run = await agent.sweep(order, 90)
         verify(run, repeated=repeated)
@@ -110,6 +120,30 @@ async def test_an_agent_killed_at_every_third_write(tmp_path: Path) -> None:
     agent = await survive(tmp_path, short_sweep(), rule, repeated=2)
     assert agent.starts > 6
     assert set(fired(rule)) == set(WHERE)
+
+
+async def test_an_agent_killed_before_it_has_noted_the_runner_that_it_started(tmp_path: Path) -> None:
+    """Its runner, which measures by then, is found by its own note: never are there two for one cell."""
+    rule = Rule(str(tmp_path / "rule"), "runner.json", "rename", 1)
+    run = RunDirectory(tmp_path / "runs" / "test-run")
+
+    def begun() -> int:
+        return b"".join(one.read_bytes() for one in run.path.glob("launches/*/events.jsonl")).count(b"AttemptStarted")
+
+    slow = submission([deployment("d01", load_seconds=0.05, pace=0.05)], cells("d01", 2, max_tokens=100), canary=False)
+    await survive(tmp_path, slow, rule, rests_until=begun)
+    assert fired(rule) == ["rename"]
+    assert begun() == run.journal.read_bytes().count(b"AttemptStarted") == 2
+    assert [path.name for path in run.path.glob("launches/*")] == ["1"]
+
+
+@pytest.mark.trial
+@pytest.mark.parametrize("file", ["launch.json", "control.json", "runner.json", "submission.json", "status.json"])
+@pytest.mark.parametrize("where", ["before", "torn", "written", "rename", "renamed"])
+async def test_every_other_file_of_the_agent(where: str, file: str, tmp_path: Path) -> None:
+    rule = Rule(str(tmp_path / "rule"), file, where, 1)
+    await survive(tmp_path, one_launch(), rule)
+    assert fired(rule) == [where]
 
 
 @pytest.mark.trial

@@ -233,6 +233,9 @@ def test_a_killed_console_spoils_the_terminal_and_the_next_one_mends_it(folder: 
         first.wait(timeout=200)
         shell.until(lambda: "complete" in shell.screen())
         shell.press("q")
+        shell.until(lambda: "Leave the console?" in shell.screen())
+        time.sleep(0.6)  # keys typed ahead answer nothing
+        shell.press("y")
         shell.until(lambda: "1 Sweep" not in shell.screen())
         assert shell.modes() == "0 0 1"
         assert {"icanon", "echo", "icrnl", "opost"} <= shell.line_discipline()

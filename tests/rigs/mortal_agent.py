@@ -6,13 +6,14 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import psutil
+from waiting import until
 
 from ddconsole.core import states as st
 from ddconsole.core.fold import fold
@@ -30,6 +31,8 @@ class MortalAgent:
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self.folder = folder
         self.starts = 0
+        self.rests_until: Callable[[], object] = lambda: True
+        """It stays dead until this holds."""
         self.sent: list[bytes] = []
         """Every journal line that a console was ever sent, in order."""
         self._socket = folder / "s" / "a"
@@ -81,6 +84,8 @@ class MortalAgent:
 
     async def start(self) -> None:
         """Start the agent, and wait until it answers or is dead again."""
+        if self.starts:
+            await until(self.rests_until, 60)
         self.starts += 1
         assert self.starts < 400, "the agent dies again and again"
         state = self.folder / "state"

@@ -38,7 +38,8 @@ class TmuxShell:
         note = self.folder / "pid"
         note.unlink(missing_ok=True)
         program = f"{shlex.quote(sys.executable)} -m ddconsole {shlex.join(arguments)}"
-        self.type(f"sh -c 'echo $$ >{note}.new; mv {note}.new {note}; exec {program}'")
+        # What a killed console left on the screen must not be taken for what this one shows.
+        self.type(f"printf '\\033[2J'; sh -c 'echo $$ >{note}.new; mv {note}.new {note}; exec {program}'")
         self.until(note.exists)
         return int(note.read_text()), time.monotonic()
 
