@@ -95,7 +95,7 @@ class Commander:
         feed = self._session.feed
         if feed.link.phase is LinkPhase.OFFLINE:
             return "this run is read from disk: it cannot be told anything. Attach to its host to go on with it"
-        if feed.link.phase is not LinkPhase.UP:
+        if feed.link.phase not in {LinkPhase.UP, LinkPhase.SILENT}:
             return f"the link to {feed.host} is {feed.link.phase}: nothing can be told to the sweep now (ctrl+r tries)"
         if action.command in _ABOUT_DEBTS and not feed.state.debts:
             return "this run has stopped no unit that is not back"

@@ -14,7 +14,8 @@ from ddconsole.core import states as st
 from ddconsole.core.actions import BY_ID, Place, actions_at, hints
 from ddconsole.core.row_text import clock_time
 from ddconsole.core.run_state import CellRow, RunState
-from ddconsole.link.client import LinkPhase, LinkState
+from ddconsole.link.client import LinkPhase
+from screens.link_alert import LOST, link_alert
 from screens.session import Session
 from screens.spans import EMPTY, Line, Role, Span, cut, line, shown
 from screens.taking_control import (
@@ -117,9 +118,9 @@ class ConsoleScreen(Screen[None]):
         feed = self.session.feed
         actions = hints(self.PLACE, feed.state, self.rows_for_hints())
         watches = other_controller(feed) is not None
-        if feed.link.phase is not LinkPhase.UP or watches:
+        if feed.link.phase not in {LinkPhase.UP, LinkPhase.SILENT} or watches:
             actions = [action for action in actions if action.command is None]
-        if feed.link.phase in {LinkPhase.DOWN, LinkPhase.RECONNECTING}:
+        if feed.link.phase in {LinkPhase.DOWN, *LOST}:
             actions.insert(0, BY_ID["reconnect"])
         elif watches and not feed.readonly:
             actions.insert(0, BY_ID["take-control"])
@@ -187,23 +188,12 @@ def alert_line(session: Session, width: int) -> Line:
     """What is wrong and what helps, on one line; nothing where nothing is."""
     feed = session.feed
     control = control_alert(session)
-    alert = _link_alert(feed.state, feed.link, feed.host)
+    alert = link_alert(feed.state, feed.link, feed.host, time.time())
     alert = alert or (control if is_fresh(session) else None) or _run_alert(feed.state) or control
     if alert is None:
         return EMPTY
     room = width - len(alert.keys) - 3
     return line((" " + cut(shown(alert.text), room), alert.role), ("  " + alert.keys, Role.KEY))
-
-
-def _link_alert(state: RunState, link: LinkState, host: str) -> Alert | None:
-    if link.phase in {LinkPhase.DOWN, LinkPhase.RECONNECTING}:
-        detail = link.detail or f"no answer from {host}"
-        return Alert(f"{detail}. Values are old; the sweep goes on.", "ctrl+r try now", Role.BAD)
-    if link.phase is LinkPhase.OFFLINE and state.phase is not st.RunPhase.ENDED:
-        return Alert(link.detail, "", Role.WARN)
-    if link.phase is LinkPhase.CONNECTING:
-        return Alert(f"connecting to {host}: {link.detail}", "", Role.WARN)
-    return None
 
 
 def _run_alert(state: RunState) -> Alert | None:

@@ -32,7 +32,14 @@ class LinkPhase(StrEnum):
     CONNECTING = "connecting"
     """The stage stands in `detail`."""
     UP = "up"
+    SILENT = "silent"
+    """No beat came when one was due; whether link or agent is at fault is not known yet."""
+    STALLED = "agent stalled"
+    """The host answers and its agent takes connections, but says nothing: overloaded, or stopped."""
+    AGENT_GONE = "agent gone"
+    """The host answers, and nobody is at the agent's socket: its keeper, or this console, starts it again."""
     RECONNECTING = "reconnecting"
+    """The connection is lost."""
     DOWN = "down"
     """It will not be tried again by itself: `detail` says why and what to do."""
     OFFLINE = "offline"
@@ -50,8 +57,11 @@ class LinkState:
     round_trip: float | None = None
     """Seconds."""
     next_try: float | None = None
+    """When a lost link is tried again; None while it is tried, and while it stands."""
     trouble: str = ""
     """What the agent says keeps it from its work and may stand in no journal, such as storage that failed."""
+    bridged: bool = False
+    """The host forbids stream forwarding: a command there carries the bytes."""
 
 
 class AgentError(Exception):
@@ -84,6 +94,40 @@ class FilePiece:
     """The whole file's, when it was read."""
     sent: int
     """Bytes that passed the link for it, headers not counted."""
+
+
+class Silence(LinkLost):
+    """Nothing was heard for too long; nothing says that the connection itself is gone."""
+
+
+class Way(StrEnum):
+    """What a look at the way to the agent found."""
+
+    ACCEPTS = "accepts"
+    """Somebody takes connections at the agent's socket."""
+    NOBODY = "nobody"
+    """The host answers, nobody takes connections there."""
+    SILENT = "silent"
+    """Not even the host answers."""
+    UNKNOWN = "unknown"
+
+
+class AgentRoute(Protocol):
+    """The way to an agent, beneath its HTTP."""
+
+    @property
+    def stands(self) -> bool:
+        """Whether the host is connected to, as far as is known."""
+        ...
+
+    @property
+    def bridged(self) -> bool:
+        """Whether a command on the host carries the bytes."""
+        ...
+
+    async def look(self) -> Way:
+        """Find out who is at fault for a silence, within a few seconds. Raises nothing."""
+        ...
 
 
 class AgentClient(Protocol):

@@ -50,6 +50,7 @@ async def connect(
         state = Path(state_directory).expanduser() if state_directory else default_state_directory()
         local = LocalAgentRoute(state, _local_agent(runs, added), on_stage=stages)
         client = HttpAgentClient(local.open, host, stages=stages)
+        client.route = local
     else:
         about_agent = (state_directory, *pythons, added)
         client = _over_ssh(host, about_agent, ssh, stages, prompts or Prompts())
@@ -76,7 +77,9 @@ def _over_ssh(
     state, python, serving_python, environment = about_agent
     agent = HostAgent(state=state, python=python, serving_python=serving_python, environment=environment)
     route = SshAgentRoute(parse_host(host), ssh, agent, on_stage=stages, prompts=prompts)
-    return HttpAgentClient(route.open, host, on_close=route.close, stages=stages, prompts=prompts)
+    client = HttpAgentClient(route.open, host, on_close=route.close, stages=stages, prompts=prompts)
+    client.route = route
+    return client
 
 
 def _local_agent(runs: Path | None, environment: Mapping[str, str]) -> AgentCommand:

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import cast
 
 from ddconsole.core.events import Entry
@@ -18,15 +19,19 @@ from ddconsole.link.change_board import ChangeBoard, Changed
 from ddconsole.link.client import (
     AgentClient,
     AgentError,
+    AgentRoute,
     JournalReader,
     LinkLost,
     LinkPhase,
     LinkState,
     LiveItem,
+    Silence,
 )
+from ddconsole.link.handshake import NotAnswering
 from ddconsole.link.http_client import HttpAgentClient
 from ddconsole.link.reconnecting import Backoff
 from ddconsole.link.run_steering import RunSteering
+from ddconsole.link.silence_watch import BEAT, WATCHED, SilenceWatch
 from ddconsole.link.stages import Stage, StageError
 
 logger = logging.getLogger(__name__)
@@ -60,6 +65,7 @@ class LiveRunFeed:
         ping_interval: seconds between two measurements of the round trip.
         readonly: refuse every command here, before it reaches the agent.
         journal: where the journal is read, such as a mirror of it; the client where nothing is named.
+        beat: real seconds between two heartbeats of the agent.
     """
 
     def __init__(
@@ -71,6 +77,7 @@ class LiveRunFeed:
         ping_interval: float = PING_INTERVAL,
         readonly: bool = False,
         journal: JournalReader | None = None,
+        beat: float = BEAT,
     ) -> None:
         self._journal = journal or client.journal
         self.readonly = readonly
@@ -93,6 +100,9 @@ class LiveRunFeed:
         self._ping_interval = ping_interval
         self._board = ChangeBoard()
         self._backoff = Backoff()
+        http = client if isinstance(client, HttpAgentClient) else None
+        self._route: AgentRoute | None = http.route if http is not None else None
+        self._watch = SilenceWatch(lambda: self.link, self._set_link, self._route, beat)
         self._up = asyncio.Event()
         self._retry = asyncio.Event()
         self._follow: _Follow | None = None
@@ -109,7 +119,12 @@ class LiveRunFeed:
         """Begin to follow the run; needs a running event loop."""
         if isinstance(self._client, HttpAgentClient):
             self._end_stages = self._client.stages.subscribe(self._on_stage)
-        work = {"journal": self._keep_journal, "live": self._keep_live, "ping": self._keep_ping}
+        work: dict[str, Callable[[], Awaitable[None]]] = {
+            "journal": self._keep_journal,
+            "live": self._keep_live,
+            "ping": self._keep_ping,
+            "silence": partial(self._watch.keep, self._up.is_set),
+        }
         self._tasks = [asyncio.create_task(self._watched(one()), name=name) for name, one in work.items()]
 
     def subscribe(self, changed: Changed) -> Callable[[], None]:
@@ -186,18 +201,25 @@ class LiveRunFeed:
 
     def _set_link(self, phase: LinkPhase, detail: str = "", next_try: float | None = None) -> None:
         since = self.link.since if phase is self.link.phase else self._wall()
-        self.link = replace(self.link, phase=phase, since=since, detail=detail, next_try=next_try)
+        bridged = self._route is not None and self._route.bridged
+        self.link = replace(self.link, phase=phase, since=since, detail=detail, next_try=next_try, bridged=bridged)
+        # A stream on which a beat is late is still open: what comes on it counts.
         if phase is LinkPhase.UP:
             self._up.set()
-        else:
+        elif phase not in WATCHED:
             self._up.clear()
         self._board.mark("link")
 
     def _on_stage(self, stage: Stage) -> None:
-        if not self._up.is_set() and self.link.phase is not LinkPhase.DOWN:
-            self._set_link(self.link.phase, f"{stage} …")
+        if self._up.is_set() or self.link.phase is LinkPhase.DOWN:
+            return
+        starts = stage in {Stage.UPLOAD, Stage.START} and self.link.heard is not None
+        self._set_link(LinkPhase.AGENT_GONE if starts else self.link.phase, f"{stage} …")
 
     def _heard(self) -> None:
+        self._watch.heard()
+        if self._up.is_set() and self.link.phase is not LinkPhase.UP:
+            self._set_link(LinkPhase.UP)
         now = self._wall()
         if self.link.heard is None or now - self.link.heard >= 1.0 or now < self.link.heard:
             self.link = replace(self.link, heard=now)
@@ -259,9 +281,23 @@ class LiveRunFeed:
             self._set_link(LinkPhase.CONNECTING if self.link.heard is None else LinkPhase.RECONNECTING)
             return
         delay = self._backoff.delay()
-        phase = LinkPhase.CONNECTING if self.link.heard is None else LinkPhase.RECONNECTING
+        phase = self._phase_after(problem)
+        self._up.clear()
         self._set_link(phase, str(problem), next_try=self._wall() + delay)
         await self._wait_to_retry(delay)
+
+    def _phase_after(self, problem: "AgentError | _Gap") -> LinkPhase:
+        """What a loss says about the way."""
+        if self.link.heard is None:
+            return LinkPhase.CONNECTING
+        if isinstance(problem, NotAnswering):
+            return LinkPhase.STALLED
+        found = self.link.phase in {LinkPhase.STALLED, LinkPhase.AGENT_GONE}
+        if isinstance(problem, Silence):
+            # What the watch has found out is more than that nothing came.
+            return self.link.phase if found else LinkPhase.RECONNECTING
+        stands = isinstance(problem, LinkLost) and self._route is not None and self._route.stands
+        return LinkPhase.AGENT_GONE if stands else LinkPhase.RECONNECTING
 
     def _take(self, item: Entry | float) -> None:
         self._backoff.reset()

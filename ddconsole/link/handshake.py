@@ -20,6 +20,8 @@ HELLO_TIME = 5.0
 """Seconds for an agent that accepts a connection to say who it is."""
 START_TIME = 30.0
 """Seconds from the start of an agent to its first hello: its imports on a loaded machine."""
+LOOK_TIME = 3.0
+"""Seconds for a look at who is at fault for a silence."""
 _LEAVE_TIME = 10.0
 
 

@@ -23,7 +23,7 @@ from ddconsole.link.answers import (
     run_summary_from_json,
     value_from_json,
 )
-from ddconsole.link.client import AgentError, FilePiece, LinkLost, LiveItem, NotInControl
+from ddconsole.link.client import AgentError, AgentRoute, FilePiece, LinkLost, LiveItem, NotInControl, Silence
 from ddconsole.link.console_identity import ConsoleIdentity
 from ddconsole.link.line_splitter import LineSplitter
 from ddconsole.link.prompting import Prompts
@@ -71,6 +71,8 @@ class HttpAgentClient:
     ) -> None:
         self.host = host
         self.identity = identity or ConsoleIdentity()
+        self.route: AgentRoute | None = None
+        """The way beneath, which knows who is at fault for a silence."""
         self.stages = stages or Stages()
         self.prompts = prompts or Prompts()
         self._headers = {CONSOLE_HEADER: self.identity.console}
@@ -257,7 +259,7 @@ class HttpAgentClient:
                     yield line
         except TimeoutError as problem:
             await self._drop(session)
-            raise LinkLost(f"{self.host}: nothing heard for {silence or 0:.0f} s", _AGAIN) from problem
+            raise Silence(f"{self.host}: nothing heard for {silence or 0:.0f} s", _AGAIN) from problem
         except (aiohttp.ClientError, OSError) as problem:
             await self._drop(session)
             raise self._lost(problem) from problem

@@ -1,5 +1,6 @@
 """The agent of this machine: reached through its unix socket, and started when nobody answers there."""
 
+import asyncio
 import importlib.metadata
 import os
 import sys
@@ -12,7 +13,9 @@ import aiohttp
 
 import ddconsole
 from ddconsole.link import on_host
+from ddconsole.link.client import Way
 from ddconsole.link.handshake import (
+    LOOK_TIME,
     START_TIME,
     NobodyThere,
     OtherProtocol,
@@ -77,6 +80,22 @@ class LocalAgentRoute:
         self._socket_base = socket_base
         self.socket = ""
         """Where the agent listens; known after `open`."""
+
+    stands = True
+    """This machine is always reached."""
+    bridged = False
+
+    async def look(self) -> Way:
+        """Whether somebody takes connections at the socket."""
+        try:
+            async with asyncio.timeout(LOOK_TIME):
+                _, writer = await asyncio.open_unix_connection(self.socket)
+        except TimeoutError:
+            return Way.UNKNOWN
+        except OSError:
+            return Way.NOBODY
+        writer.close()
+        return Way.ACCEPTS
 
     async def open(self) -> aiohttp.ClientSession:
         """A session to the agent.

@@ -1,14 +1,18 @@
 """The agent of a host over SSH: connected to, found or started, and reached through its socket."""
 
+import asyncio
 import contextlib
 
 import aiohttp
+import asyncssh
 
-from ddconsole.link.client import LinkLost
+from ddconsole.link.client import AgentError, LinkLost, Way
 from ddconsole.link.deploy import HostAgent, HostDeployment
 from ddconsole.link.handshake import (
+    LOOK_TIME,
     START_TIME,
     NobodyThere,
+    NotAnswering,
     OtherProtocol,
     ask_hello,
     ask_to_leave,
@@ -21,6 +25,8 @@ from ddconsole.link.ssh_connector import SshBridgeConnector, SshUnixConnector
 from ddconsole.link.ssh_host import HostConnection, connect_ssh
 from ddconsole.link.ssh_settings import SshSettings
 from ddconsole.link.stages import Stage, StageListener, nobody_listens
+
+_ANEW = "a new one is made"
 
 
 class SshAgentRoute:
@@ -53,6 +59,7 @@ class SshAgentRoute:
         self._prompts = prompts or Prompts()
         self.host: HostConnection | None = None
         """The connection; replaced after a loss."""
+        self._socket = ""
         self.bridged = False
         """sshd forbids stream forwarding: commands on the host carry the bytes."""
 
@@ -72,6 +79,30 @@ class SshAgentRoute:
             await self.close()
             raise
 
+    @property
+    def stands(self) -> bool:
+        """Whether the SSH connection stands, as far as is known."""
+        return self.host is not None and self.host.alive
+
+    async def look(self) -> Way:
+        """Whether the host answers, and whether somebody takes connections at the agent's socket."""
+        host = self.host
+        if host is None or not host.alive:
+            return Way.SILENT
+        try:
+            async with asyncio.timeout(LOOK_TIME):
+                if self.bridged:
+                    await host.run(["true"])
+                    return Way.UNKNOWN
+                # sshd takes the channel only after it has reached the socket.
+                _, writer = await host.connection.open_unix_connection(self._socket, encoding=None)
+        except asyncssh.ChannelOpenError:
+            return Way.NOBODY if self.stands else Way.SILENT
+        except (TimeoutError, AgentError, asyncssh.Error, OSError):
+            return Way.SILENT
+        writer.close()
+        return Way.ACCEPTS
+
     async def close(self) -> None:
         """End the connection; the agent goes on."""
         host, self.host = self.host, None
@@ -80,7 +111,7 @@ class SshAgentRoute:
 
     async def _open(self, host: HostConnection) -> aiohttp.ClientSession:
         deployment = HostDeployment(host, self._agent, self._on_stage)
-        socket = await deployment.find()
+        socket = self._socket = await deployment.find()
         self._on_stage(Stage.HANDSHAKE)
         try:
             return await self._reach(host, deployment, socket)
@@ -121,6 +152,12 @@ class SshAgentRoute:
         session = new_session(connector)
         try:
             await ask_hello(session, host.host)
+        except NotAnswering as silent:
+            await session.close()
+            if getattr(connector, "opened", True):
+                raise
+            # Not even a channel came: the host is silent, not its agent.
+            raise LinkLost(f"{host.host}: the host does not answer over the connection", _ANEW) from silent
         except OtherProtocol as other:
             try:
                 await ask_to_leave(session, host.host, other)

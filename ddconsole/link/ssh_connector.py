@@ -169,6 +169,8 @@ class SshUnixConnector(aiohttp.BaseConnector):
         super().__init__()
         self._connection = connection
         self._path = path
+        self.opened = False
+        """Whether the host has taken a channel."""
 
     async def _create_connection(  # the method that aiohttp's own connectors override
         self,
@@ -184,6 +186,7 @@ class SshUnixConnector(aiohttp.BaseConnector):
                 )
         except (asyncssh.Error, OSError) as problem:
             raise _no_connection(problem) from problem
+        self.opened = True
         return protocol
 
 
@@ -219,6 +222,8 @@ class SshBridgeConnector(aiohttp.BaseConnector):
                 await session.ready
         except (asyncssh.Error, OSError) as problem:
             protocol.close()
+            if isinstance(problem, asyncssh.ChannelOpenError):
+                raise aiohttp.ClientConnectionError(_NO_SESSION) from problem
             raise _no_connection(problem) from problem
         return protocol
 
@@ -228,6 +233,12 @@ class SshBridgeConnector(aiohttp.BaseConnector):
         packed = base64.b64encode(text.encode()).decode()
         program = f"import base64;exec(base64.b64decode({packed!r}))".replace("'", '"')
         return shlex.join([self._python, "-I", "-u", "-c", program, self._path, marker])
+
+
+_NO_SESSION = (
+    "the host opens no further session: its sshd forbids stream forwarding, and MaxSessions allows too few sessions "
+    "to do without; allow AllowStreamLocalForwarding, or four sessions to a connection"
+)
 
 
 def _no_connection(problem: Exception) -> aiohttp.ClientConnectionError:

@@ -9,8 +9,8 @@ from ddconsole.link.client import LinkPhase, LinkState
 from screens.spans import Line, Role, Span, cut, shown
 from screens.widgets.line_bar import LineBar
 
-_SILENT_AFTER = 12.0
-"""Seconds without a beat (one comes every five) after which a link that is up is said to be silent."""
+_SLOW = 1.0
+"""Seconds of a round trip from which on it is a warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,21 +133,33 @@ def _phase(state: RunState, *, old: bool) -> list[Span]:
 
 def link_span(link: LinkState, console_now: float) -> Span:
     """The link in two or three words, with the age of what is known."""
-    heard = console_now - (link.heard if link.heard is not None else link.since)
+    age = age_in_words(console_now - (link.heard if link.heard is not None else link.since))
     match link.phase:
-        case LinkPhase.UP if link.heard is not None and heard > _SILENT_AFTER:
-            return (f"silent {age_in_words(heard)}", Role.WARN)
         case LinkPhase.UP:
-            trip = f" {link.round_trip * 1000:.0f} ms" if link.round_trip is not None else ""
-            return (f"up{trip}", Role.GOOD)
+            trip = f" {round_trip(link.round_trip)}" if link.round_trip is not None else ""
+            slow = link.round_trip is not None and link.round_trip >= _SLOW
+            return (f"up{trip}{' bridged' if link.bridged else ''}", Role.WARN if slow else Role.GOOD)
         case LinkPhase.CONNECTING:
-            return ("connecting", Role.WARN)
-        case LinkPhase.RECONNECTING:
-            return (f"reconnecting {age_in_words(heard)}", Role.WARN)
+            return (f"connecting {age}", Role.WARN)
+        case LinkPhase.SILENT | LinkPhase.STALLED | LinkPhase.AGENT_GONE | LinkPhase.RECONNECTING:
+            return (f"{_WORDS[link.phase]} {age}", Role.WARN)
         case LinkPhase.DOWN:
-            return (f"down {age_in_words(heard)}", Role.BAD)
+            return (f"down {age}", Role.BAD)
         case LinkPhase.OFFLINE:
             return ("offline", Role.DIM)
+
+
+_WORDS = {
+    LinkPhase.SILENT: "silent",
+    LinkPhase.STALLED: "agent stalled",
+    LinkPhase.AGENT_GONE: "agent gone",
+    LinkPhase.RECONNECTING: "link lost",
+}
+
+
+def round_trip(seconds: float) -> str:
+    """`12 ms`, `3.2 s`."""
+    return f"{seconds:.1f} s" if seconds >= _SLOW else f"{seconds * 1000:.0f} ms"
 
 
 def age_in_words(seconds: float) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import asyncssh
 import psutil
 import pytest
-from sshd import Sshd
+from sshd import Sshd, prepared
 from waiting import until
 
 from ddconsole.link.client import AgentError, LinkLost
@@ -138,3 +138,29 @@ def _below(sshd: Sshd) -> list[psutil.Process]:
 async def test_more_sessions_than_sshd_allows_wait_instead_of_failing(host: HostConnection) -> None:
     done = await asyncio.gather(*(host.run(["sh", "-c", "sleep 0.05; echo up"]) for _ in range(15)))
     assert {one.stdout for one in done} == {b"up\n"}
+
+
+async def test_a_tight_limit_of_sessions_is_waited_for_and_named() -> None:
+    with prepared(extra="MaxSessions 2\n") as tight:
+        tight.start()
+        host = await connect_ssh(tight.spec, tight.settings())
+        done = await asyncio.gather(*(host.run(["sh", "-c", "sleep 0.3; echo up"]) for _ in range(6)))
+        assert {one.stdout for one in done} == {b"up\n"}
+        taken = [await host.connection.create_process("sleep 60") for _ in range(2)]
+        with pytest.raises(AgentError, match="opens no further session") as refused:
+            await host.run(["true"])
+        assert "MaxSessions" in refused.value.do
+        assert not isinstance(refused.value, LinkLost)
+        assert host.alive
+        for one in taken:
+            one.close()
+        await host.close()
+
+
+async def test_an_aborted_connection_is_never_a_commands_success(open_sshd: Sshd) -> None:
+    host = await connect_ssh(open_sshd.spec, open_sshd.settings())
+    running = asyncio.create_task(host.run(["sleep", "20"]))
+    await until(lambda: any(one.name() == "sleep" for one in _below(open_sshd)))
+    host.connection.abort()
+    with pytest.raises(LinkLost):
+        await running

@@ -21,7 +21,7 @@ from typing import Any
 
 from aiohttp import web
 
-from ddconsole.core.events import CellAdded, DeploymentAdded, Entry, EpochBegan, Event, RunCreated, Warned
+from ddconsole.core.events import CellAdded, CommandTaken, DeploymentAdded, Entry, EpochBegan, Event, RunCreated, Warned
 from ddconsole.core.journal_line import checksum_of, encode_line
 from ddconsole.core.sweep import Cell, Deployment, Placement, Sampling, WorkloadPoint, to_json
 from ddconsole.core.wire import PROTOCOL, CommandAnswer, Hello, RunSummary
@@ -60,6 +60,8 @@ class FakeAgent:
         """Left out of the journal stream the first time it would be sent."""
         self.break_answers = 0
         """Commands that are taken, but whose answers are lost."""
+        self.once = False
+        """Write each command into the journal, the first time its id comes."""
         self.journal_requests: list[int] = []
         self.piece_requests: list[tuple[str, int]] = []
         """Path and offset."""
@@ -204,6 +206,8 @@ class FakeAgent:
         command = await request.json()
         if self.refuse_commands:
             return web.json_response({"error": self.refuse_commands, "do": "something else"}, status=409)
+        if self.once and command["id"] not in [one["id"] for one in self.commands]:
+            self.append(CommandTaken(command["id"], command["name"], tuple(command["cells"]), command["by"]))
         self.commands.append(command)
         if self.break_answers:
             self.break_answers -= 1
@@ -218,7 +222,7 @@ class FakeAgent:
         return web.json_response({"left": True})
 
 
-async def serve(state: Path, path: Path, interval: float, protocol: int) -> int:
+async def serve(state: Path, path: Path, interval: float, protocol: int, file_bytes: int = 0) -> int:
     """As a process: exactly one to a socket."""
     state.mkdir(parents=True, exist_ok=True)
     with (state / "started").open("a") as starts:
@@ -232,6 +236,9 @@ async def serve(state: Path, path: Path, interval: float, protocol: int) -> int:
     agent = FakeAgent()
     agent.protocol = protocol
     agent.active = None
+    agent.once = True
+    if file_bytes:
+        agent.files["plan.yaml"] = os.urandom(file_bytes)
     (state / "served").write_text(str(os.getpid()))
     async with agent.listening(path):
         until = time.monotonic() + 300
@@ -248,8 +255,9 @@ def main() -> int:
     parser.add_argument("--socket", type=Path, required=True)
     parser.add_argument("--interval", type=float, default=0.02)
     parser.add_argument("--protocol", type=int, default=PROTOCOL)
-    arguments = parser.parse_args()
-    return asyncio.run(serve(arguments.state, arguments.socket, arguments.interval, arguments.protocol))
+    parser.add_argument("--file-bytes", type=int, default=0)
+    given = parser.parse_args()
+    return asyncio.run(serve(given.state, given.socket, given.interval, given.protocol, given.file_bytes))
 
 
 if __name__ == "__main__":
