@@ -66,9 +66,17 @@ def sweep_ruins(folders: Iterable[Path]) -> None:
     for folder in folders:
         for path in folder.glob(".*.part"):
             pid = path.name.split(".")[-2]
-            if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            if pid.isdigit() and not _writes(pid):
                 with contextlib.suppress(OSError):
                     path.unlink()
+
+
+def _writes(pid: str) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -24,7 +26,7 @@ from ddconsole.core.run_state import RunState
 from ddconsole.core.wire import Command, Submission
 from ddconsole.runner.boot import Boot
 from ddconsole.runner.disk import PLACE
-from ddconsole.runner.durable import AppendFile, StorageFailed, append_line, write_whole
+from ddconsole.runner.durable import AppendFile, StorageFailed, append_line, sweep_ruins, write_whole
 from ddconsole.runner.run_directory import RunDirectory
 
 ERRORS = [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT]
@@ -117,6 +119,19 @@ def test_a_line_that_a_kill_tore_is_ended_before_the_next_one(tmp_path: Path) ->
     assert path.read_bytes() == b'{"a": 1}\n{"b"\n{"c": 3}\n'
     append_line(path, b'{"d": 4}\n', largest=10)
     assert path.stat().st_size == 23
+
+
+def test_only_ruins_of_the_dead_are_swept(tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    ruins = tmp_path / f".1.json.{child.pid}.part"
+    ruins.write_bytes(b"half")
+    sweep_ruins([tmp_path])
+    assert ruins.exists()
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    sweep_ruins([tmp_path])  # it is dead, and nobody has asked for its status yet
+    assert not ruins.exists()
+    child.communicate()
 
 
 # --- the journal
