@@ -28,8 +28,9 @@ from ddconsole.core.events import (
 from ddconsole.core.run_state import LaunchRow, RunState
 from ddconsole.core.schedule import NextLaunch, control_for, next_launch, pause_reason
 from ddconsole.engines.engine import Engine
+from ddconsole.runner.belonging import members_of
 from ddconsole.runner.durable import in_words, write_json
-from ddconsole.runner.identity import members_by_folder
+from ddconsole.runner.gpu_memory import GpuMemory, read_level
 from ddconsole.runner.run_directory import RunDirectory
 
 TICK = 0.2
@@ -209,6 +210,8 @@ class Conductor:
         after = self.journal.state.launches[live.number]
         if not alive and after.state.phase in st.LIVE_LAUNCH_PHASES:
             why = "the runner died" if after.pid else "the runner died before it started the server"
+            told = await self._launcher.bury(self.run.launch(live.number))
+            why = f"{why} ({told})" if told else why
             await bury(self.journal, self.run, after, self._engine, why, self._clock)
 
     async def _try_to_clean(self, live: LaunchRow) -> None:
@@ -216,11 +219,12 @@ class Conductor:
         folder = self.run.launch(live.number)
         if self._launcher.alive(folder):
             return
-        if members_by_folder(folder.path, folder.server_log):
+        if members_of(folder):
             await clean(folder, self._engine, self._clock)
-        if members_by_folder(folder.path, folder.server_log):
+        if members_of(folder):
             return
-        if await self._orders.memory_is_held(self.journal.state, live.deployment):
+        gpus = self.journal.state.deployments[live.deployment].placement.gpus
+        if await GpuMemory(gpus).held(read_level(folder.gpu_memory)):
             return
         self.journal.append([LaunchGone(live.number)])
 
@@ -314,7 +318,7 @@ class Conductor:
         self._events, self._events_of = RunnerEvents(self.journal, self.run, due.number), due.number
         self._steer(row)
         try:
-            self._launcher.start(self.run, due.number)
+            await self._launcher.start(self.run, due.number)
         except OSError as problem:
             self.journal.append(
                 [

@@ -16,7 +16,6 @@ from ddconsole.core.wire import Submission
 from ddconsole.engines.engine import Engine
 from ddconsole.probe.monitor import ProbeProblem, one_sample
 from ddconsole.runner.durable import write_whole
-from ddconsole.runner.gpu_memory import GpuMemory
 from ddconsole.runner.order import LaunchOrder, order_to_bytes
 from ddconsole.runner.run_directory import LaunchDirectory
 
@@ -85,11 +84,6 @@ class LaunchOrders:
     def write(self, order: LaunchOrder, folder: LaunchDirectory) -> None:
         """Write `launch.json`."""
         write_whole(folder.order, order_to_bytes(order))
-
-    async def memory_is_held(self, state: RunState, deployment: str) -> bool:
-        """Whether GPUs of a deployment hold more memory than an idle one does."""
-        used = await GpuMemory(state.deployments[deployment].placement.gpus).used()
-        return used is not None and any(bytes_ > 2 * 2**30 for bytes_ in used.values())
 
     async def _ask_once(self) -> None:
         if self._asked:

@@ -16,7 +16,7 @@ from ddconsole.agent.conductor import Checks, Conductor
 from ddconsole.agent.debts import Debts, Patience
 from ddconsole.agent.journal import Journal, JournalDamaged, JournalHeld, JournalNewer
 from ddconsole.agent.launch_orders import LaunchOrders
-from ddconsole.agent.launcher import Launcher, ProcessLauncher
+from ddconsole.agent.launcher import Launcher, launcher_of
 from ddconsole.agent.notify import keep_notifying
 from ddconsole.agent.preflight import gate_findings, manifests_folder
 from ddconsole.agent.preflight_notes import PreflightNotes, keep_smoke_record, say_once
@@ -74,7 +74,7 @@ class Service:
         self.clock = clock
         self.telemetry = Telemetry(clock)
         self.presence = Presence()
-        self._launcher = launcher or ProcessLauncher()
+        self._launcher = launcher
         self._patience = patience
         self._boot = current_boot()
         self._conductor: Conductor | None = None
@@ -91,6 +91,10 @@ class Service:
         """Set when a console told the agent to leave."""
         self.problems: list[str] = []
         """What could not be taken over at the start, for people."""
+        self.held = ""
+        """Who holds this process: a unit of systemd, or nobody; and why."""
+        self.after_reboot = ""
+        """Whether the agent starts again after a reboot while something is owed."""
 
     # --- life
 
@@ -161,6 +165,14 @@ class Service:
         return self.active_run is None and self.consoles == 0 and not self.staging.running
 
     @property
+    def owes(self) -> bool:
+        """Whether an agent has to be there after a reboot: a run is unfinished, or owes what it displaced."""
+        conductor = self._conductor
+        if conductor is None or isinstance(self.clock, ScaledClock):
+            return False
+        return conductor.active or bool(conductor.journal.state.debts)
+
+    @property
     def active_run(self) -> str | None:
         """The run that is conducted and not over."""
         conductor = self._conductor
@@ -191,7 +203,8 @@ class Service:
             return await checked(state, state.deployments_left())
 
         debts = Debts(run, journal, displaced_of(submission.displace), self._boot.token, self.clock, self._patience)
-        conductor = Conductor(run, journal, orders, engine, self._launcher, Checks(gate, recheck), debts, self.clock)
+        launcher = self._launcher or launcher_of(str(submission.protocol.get("launcher", "auto")))
+        conductor = Conductor(run, journal, orders, engine, launcher, Checks(gate, recheck), debts, self.clock)
         self._conductor = conductor
         self.telemetry.keep_for(
             run, lambda: conductor.active, lambda: conductor.journal.state.running_cell() is not None
@@ -233,6 +246,8 @@ class Service:
             clock_scale=self.clock.scale if isinstance(self.clock, ScaledClock) else 1.0,
             problems=self._known_problems(),
             one_controls=True,
+            held=self.held,
+            after_reboot=self.after_reboot,
         )
 
     def _known_problems(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ import fcntl
 import os
 import socket
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 _LONGEST_PATH = 107
@@ -35,7 +36,12 @@ def private_folder(path: Path) -> Path:
 
 
 def lock(path: Path) -> int | None:
-    """Take the lock of a socket for as long as the process lives; None when another agent has it."""
+    """Take the lock of a socket for as long as the process lives; None when another agent has it.
+
+    An agent whose lock file was deleted still has it: two would not know of each other.
+    """
+    if _holds_deleted_lock(path):
+        return None
     descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -43,6 +49,40 @@ def lock(path: Path) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def _holds_deleted_lock(path: Path) -> bool:
+    """Whether another process of ours keeps a lock file open that was deleted under it."""
+    wanted = f"{path}.lock (deleted)"
+    own = os.getpid()
+    for process in Path("/proc").glob("[0-9]*"):
+        if int(process.name) == own:
+            continue
+        if wanted in _open_files(process):
+            return True
+    return False
+
+
+def _open_files(process: Path) -> Iterator[str]:
+    """Names of a process's open files; none of other users' processes, nor of one that ends meanwhile."""
+    with contextlib.suppress(OSError):
+        for one in (process / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                yield str(one.readlink())
+
+
+def is_at(path: Path, identity: tuple[int, int] | None) -> bool:
+    """Whether the file that had this identity is still the one at `path`."""
+    return identity is not None and identity_of(path) == identity
+
+
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """Device and inode of what stands at `path`, or None."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def listen(path: Path) -> socket.socket:

@@ -20,11 +20,14 @@ from ddconsole.core.journal_line import DamagedLine, decode_line
 from ddconsole.core.run_state import LaunchRow
 from ddconsole.core.visible_text import visible_line
 from ddconsole.engines.engine import Engine
+from ddconsole.runner.belonging import members_of
 from ddconsole.runner.durable import sweep_ruins
-from ddconsole.runner.identity import ProcessIdentity, members_by_folder
+from ddconsole.runner.gpu_memory import GpuMemory, read_level
+from ddconsole.runner.identity import ProcessIdentity
 from ddconsole.runner.log_tail import last_lines
 from ddconsole.runner.run_directory import LAST_WORDS, LaunchDirectory, RunDirectory
 from ddconsole.runner.server_process import stop_members
+from ddconsole.runner.shared_memory import clear_shared_memory
 
 
 class RunnerEvents:
@@ -69,11 +72,16 @@ def _decoded(line: bytes) -> Entry | None:
 async def bury(journal: Journal, run: RunDirectory, launch: LaunchRow, engine: Engine, why: str, clock: Clock) -> None:
     """A runner is gone without having ended its launch: clear its processes away, then say what is known.
 
+    The memory of its GPUs gets a minute to come back; else the launch is dirty, and who holds it is said.
+
     A result that was written whole before its event is adopted; a running cell without one is interrupted.
     """
     folder = run.launch(launch.number)
     left = await clean(folder, engine, clock)
     sweep_ruins(run.folders())
+    level = read_level(folder.gpu_memory)
+    if not left and level is not None:
+        left = await GpuMemory(journal.state.deployments[launch.deployment].placement.gpus).wait_until_back(level)
     events: list[Event] = []
     row = journal.state.running_cell()
     if row is not None and isinstance(row.state, st.Running) and row.state.launch == launch.number:
@@ -97,9 +105,12 @@ async def clean(folder: LaunchDirectory, engine: Engine, clock: Clock) -> tuple[
     """End every process of a launch whose runner is gone; the answer is what is left."""
 
     def members() -> set[ProcessIdentity]:
-        return members_by_folder(folder.path, folder.server_log)
+        return members_of(folder)
 
-    return await stop_members(members, None, engine.stop_steps, lambda _name, _deadline: None, clock)
+    left = await stop_members(members, None, engine.stop_steps, lambda _name, _deadline: None, clock)
+    if not left:
+        clear_shared_memory(folder.shared_memory)
+    return left
 
 
 def adopted(run: RunDirectory, cell: str, running: st.Running) -> AttemptDone | None:

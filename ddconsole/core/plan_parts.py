@@ -180,6 +180,8 @@ class ProtocolPart(PlanPart):
     canary: Flag = True
     until: v.TimeOfDay | None = None
     """No new launch after this time of the host's day."""
+    launcher: Literal["auto", "process", "systemd"] = "auto"
+    """How runners are started: in systemd units of their own, as plain processes, or as units where that works."""
     port: v.Port | None = None
     """First port of servers; free ones of the system without it."""
 

@@ -67,6 +67,10 @@ class Hello:
     """Runs that could not be taken over when the agent started, and why."""
     one_controls: bool = False
     """The agent knows who controls a run. An older one lets every console steer."""
+    held: str = ""
+    """Who holds the agent's process, and why: `systemd user unit ...`, or a session of its own."""
+    after_reboot: str = ""
+    """While a run is unfinished: whether the agent starts again by itself after a reboot."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,14 +119,32 @@ def answers(path: str, timeout: float = 2.0) -> bool:
 
 
 def lock_holder(path: str) -> int | None:
-    """The pid that holds the agent's lock, None when nobody does. Asks the kernel's list: trying would disturb."""
+    """The pid that holds the agent's lock, None when nobody does. Asks the kernel's list: trying would disturb.
+
+    Where something deleted the file, an agent still has it open: it makes it anew, and its socket, within seconds.
+    """
     try:
         inode = Path(path + ".lock").stat().st_ino
         held = Path("/proc/locks").read_text()
     except OSError:
-        return None
+        return _holder_of_deleted(path + ".lock")
     found = re.search(rf"FLOCK +ADVISORY +WRITE +(\d+) [0-9a-f]+:[0-9a-f]+:{inode} ", held)
-    return int(found.group(1)) if found else None
+    return int(found.group(1)) if found else _holder_of_deleted(path + ".lock")
+
+
+def _holder_of_deleted(lock: str) -> int | None:
+    """The process of ours that keeps a file open which was deleted under it."""
+    for process in Path("/proc").glob("[0-9]*"):
+        if f"{lock} (deleted)" in _open_files(process):
+            return int(process.name)
+    return None
+
+
+def _open_files(process: Path) -> Iterator[str]:
+    with contextlib.suppress(OSError):
+        for one in (process / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                yield str(one.readlink())
 
 
 # --- starting --------------------------------------------------------------------------------------------------
@@ -147,13 +165,16 @@ class AgentStart:
 
 
 def start_agent(**arguments: Any) -> int:
-    """Start the agent in a session of its own, with nothing of ours open; its pid.
+    """Start the agent in a session of its own, with nothing of ours open; its pid. One that is there is left alone.
 
     Raises:
         RefusedError: E130 as above, or the program cannot be executed, or a folder cannot be made.
     """
     start = AgentStart(**arguments)
     make_socket_folder(start.socket)
+    holder = lock_holder(start.socket)
+    if holder is not None:
+        return holder
     if start.bundle:
         _make_environment(Path(start.bundle), start.python)
     try:

@@ -2,6 +2,7 @@
 
 from ddconsole.preflight.check import Check
 from ddconsole.preflight.checks import (
+    agent_survives,
     attention_backend,
     baseline_present,
     cuda_environment,
@@ -36,6 +37,7 @@ from ddconsole.preflight.checks import (
 
 CHECKS: tuple[Check, ...] = (
     host_reachable.CHECK,
+    agent_survives.CHECK,
     disk_space.CHECK,
     driver_match.CHECK,
     driver_answers.CHECK,

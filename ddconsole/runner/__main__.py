@@ -10,6 +10,7 @@ from pathlib import Path
 from ddconsole.core.clock import clock_from_environment
 from ddconsole.load.prompts import WorkloadTexts
 from ddconsole.runner.durable import in_words, write_json
+from ddconsole.runner.handed_environment import take_over
 from ddconsole.runner.identity import identify
 from ddconsole.runner.life import LaunchLife
 from ddconsole.runner.order import read_order
@@ -38,6 +39,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     directory, launch = sys.argv[1:3]
     os.chdir(directory)
+    take_over(RunDirectory(Path(directory)).launch(int(launch)).handed_environment)
     try:
         asyncio.run(_live(Path(directory), int(launch)))
     except OSError as problem:

@@ -1,7 +1,7 @@
 """Who a process is: never a bare pid. And which processes belong to a launch.
 
-Identity is boot token, pid and start time. A process belongs to a launch when it was recorded as a descendant of the
-server, or when its working folder or a log file that it writes lies in the launch's folder: servers retitle their
+Identity is boot token, pid and start time. A process belongs to a launch by its cgroup, by having been recorded as a
+descendant, or by its working folder or a log file that it writes (`ddconsole.runner.belonging`): servers retitle their
 processes and children leave their process group, but both keep folder and log.
 """
 
@@ -76,22 +76,42 @@ def _all_pids() -> Iterable[int]:
     return (int(name) for name in os.listdir(PROC) if name.isdigit())
 
 
-def descendants(pid: int) -> set[ProcessIdentity]:
-    """Living descendants of a process, by one walk over /proc."""
+def descendants(*pids: int) -> set[ProcessIdentity]:
+    """Living descendants of processes, by one walk over /proc."""
     children: dict[int, list[int]] = {}
     for one in _all_pids():
         fields = _stat_fields(one)
         if fields is not None:
             children.setdefault(int(fields[1]), []).append(one)
     found: set[ProcessIdentity] = set()
-    waiting = list(children.get(pid, ()))
+    waiting = [child for pid in pids for child in children.get(pid, ())]
     while waiting:
         child = waiting.pop()
-        waiting.extend(children.get(child, ()))
+        waiting.extend(children.pop(child, ()))
         known = identify(child)
         if known is not None:
             found.add(known)
     return found
+
+
+def members_by_cgroup(unit: str) -> set[ProcessIdentity]:
+    """Living processes in the cgroup of a systemd unit, or below it."""
+    found: set[ProcessIdentity] = set()
+    for pid in _all_pids():
+        if _is_in_unit(pid, unit):
+            known = identify(pid)
+            # Asked again: the pid may have been another's a moment ago.
+            if known is not None and known.alive() and _is_in_unit(pid, unit):
+                found.add(known)
+    return found
+
+
+def _is_in_unit(pid: int, unit: str) -> bool:
+    try:
+        text = (PROC / str(pid) / "cgroup").read_text(errors="replace")
+    except OSError:
+        return False
+    return any(unit in line.split("/") for line in text.splitlines())
 
 
 def members_by_folder(folder: Path, log: Path) -> set[ProcessIdentity]:
@@ -176,10 +196,23 @@ def _listening_inodes(port: int) -> set[str]:
 
 
 def describe(process: ProcessIdentity) -> str:
-    """A process for people: pid, name and command line."""
+    """A process for people: pid, name and command line; one that no signal reaches, with what it waits for."""
     try:
         name = (PROC / str(process.pid) / "comm").read_text().strip()
         raw = (PROC / str(process.pid) / "cmdline").read_bytes().replace(b"\0", b" ")
     except OSError:
         return f"pid {process.pid} (gone)"
-    return f"pid {process.pid} {name}: {raw.decode(errors='replace').strip()[:120]}"
+    stuck = _stuck_in(process.pid)
+    return f"pid {process.pid} {name}: {raw.decode(errors='replace').strip()[:120]}{stuck}"
+
+
+def _stuck_in(pid: int) -> str:
+    """Where the kernel keeps a process that cannot be ended now (state D), and nothing for others."""
+    fields = _stat_fields(pid)
+    if fields is None or fields[0] != "D":
+        return ""
+    try:
+        where = (PROC / str(pid) / "wchan").read_text().strip("0\n")
+    except OSError:
+        where = ""
+    return f" [uninterruptible (D) in {where or 'the kernel, which does not say where'}]"

@@ -33,7 +33,7 @@ from ddconsole.runner.binding import binding_of
 from ddconsole.runner.durable import StorageFailed, in_words
 from ddconsole.runner.event_file import EventFile
 from ddconsole.runner.gpu_lease import GpuLease
-from ddconsole.runner.gpu_memory import GpuMemory
+from ddconsole.runner.gpu_memory import GpuMemory, write_level
 from ddconsole.runner.live_file import LiveFile
 from ddconsole.runner.load_process import LoadProcess
 from ddconsole.runner.log_tail import LogTail
@@ -126,6 +126,8 @@ class LaunchLife:
         """From the order to nothing left: every way out stops the server."""
         memory = GpuMemory(self._order.deployment.placement.gpus)
         before = await memory.used()
+        if before is not None:
+            write_level(self._folder.gpu_memory, before)
         cause: Cause | None = None
         try:
             await self._start_and_measure()
@@ -205,6 +207,7 @@ class LaunchLife:
             )
             if readiness is None:
                 return
+            self._server.record_shared_memory()
             readiness = replace(readiness, build={**readiness.build, "binding": binding.in_words()})
             cells = CellMeasurement(self._run, order, self._engine, start, api, self._load, self._texts, self._clock)
             await self._first_words(cells, readiness, self._clock.monotonic() - began)

@@ -44,6 +44,26 @@ class LaunchDirectory:
         return self.path / "runner.json"
 
     @property
+    def processes(self) -> Path:
+        """Identities of the server's processes, for those who come after the runner."""
+        return self.path / "processes.json"
+
+    @property
+    def shared_memory(self) -> Path:
+        """Files in /dev/shm that the server's processes made, for those who come after the runner."""
+        return self.path / "shared-memory.json"
+
+    @property
+    def gpu_memory(self) -> Path:
+        """What its GPUs held before it began: that is what they must come back to."""
+        return self.path / "gpu-memory.json"
+
+    @property
+    def handed_environment(self) -> Path:
+        """The environment for a runner that systemd starts; its reader removes it."""
+        return self.path / "handed-environment.json"
+
+    @property
     def live(self) -> Path:
         """Progress and decode figures: replaced often, never synced, may be lost."""
         return self.path / "live.json"

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ctypes
+import logging
 import os
 import signal
 from collections.abc import Callable, Iterable, Sequence
@@ -10,24 +11,23 @@ from pathlib import Path
 
 from ddconsole.core.clock import Clock
 from ddconsole.engines.engine import ServerCommand, StopStep
+from ddconsole.runner.belonging import members_of, record_processes
 from ddconsole.runner.binding import Binding
-from ddconsole.runner.identity import (
-    ProcessIdentity,
-    descendants,
-    describe,
-    identify,
-    members_by_folder,
-)
+from ddconsole.runner.identity import ProcessIdentity, descendants, describe, identify
 from ddconsole.runner.log_tail import last_lines
 from ddconsole.runner.run_directory import LaunchDirectory
+from ddconsole.runner.shared_memory import SharedMemory
 
 _PR_SET_CHILD_SUBREAPER = 36
 _SHORTEST_GRACE = 2.0
 """Real seconds that every step gets, however fast the clock runs: a loaded machine needs them to exit at all."""
 _ORPHANS = 0.5
 """Real seconds for children to follow a main process that is gone."""
-_LAST_KILL = 20.0
+_LAST_KILL = 30.0
 """Real seconds for SIGKILL to do its work before the launch counts as dirty."""
+
+
+logger = logging.getLogger(__name__)
 
 
 def become_subreaper() -> None:
@@ -55,6 +55,9 @@ class ServerProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._recorded: set[ProcessIdentity] = set()
         self._not_ours: set[int] = set()
+        self._written = 0
+        self._stopping = False
+        self._shared = SharedMemory(launch.shared_memory)
         self.main: ProcessIdentity | None = None
 
     async def start(self, command: ServerCommand, cwd: Path | None, binding: Binding) -> ProcessIdentity:
@@ -81,6 +84,7 @@ class ServerProcess:
         if self.main is None:
             raise OSError(f"the server (pid {self._process.pid}) was gone at once")
         self._recorded.add(self.main)
+        self.record()
         return self.main
 
     def log_tail(self, lines: int) -> list[str]:
@@ -102,9 +106,22 @@ class ServerProcess:
         return await self._process.wait()
 
     def record(self) -> None:
-        """Remember the descendants that live now: later they may have left the tree."""
-        if self.main is not None:
-            self._recorded |= descendants(self.main.pid)
+        """Remember the descendants that live now: later they may have left the tree, and this runner may be gone."""
+        if self.main is None:
+            return
+        before = len(self._recorded)
+        self._recorded |= descendants(*(one.pid for one in self._recorded if one.alive()))
+        if len(self._recorded) == before and before == self._written:
+            return
+        try:
+            record_processes(self._launch, self._recorded)
+            self._written = len(self._recorded)
+        except OSError as problem:
+            logger.warning("the server's processes are not written down: %s", problem)
+
+    def record_shared_memory(self) -> None:
+        """Remember which files in /dev/shm the server made. Costs a millisecond or so for each of its processes."""
+        self._shared.look(one.pid for one in self.members())
 
     def members(self) -> set[ProcessIdentity]:
         """Living processes of this launch."""
@@ -112,8 +129,11 @@ class ServerProcess:
         self.record()
         found = {one for one in self._recorded if one.alive()}
         found |= {one for one in descendants(os.getpid()) if one.alive()}
-        found |= members_by_folder(self._launch.path, self._launch.server_log)
-        return {one for one in found if one.pid not in self._not_ours}
+        found |= members_of(self._launch)
+        found = {one for one in found if one.pid not in self._not_ours}
+        if self._stopping:
+            self._shared.look(one.pid for one in found)
+        return found
 
     async def stop(self, steps: Sequence[StopStep], on_step: Callable[[str, float], None]) -> tuple[str, ...]:
         """End the tree, step by step; `on_step` gets each step's name and the wall time of the next.
@@ -121,7 +141,11 @@ class ServerProcess:
         Returns:
             What is left, for people; empty when nothing is.
         """
-        return await stop_members(self.members, self.main, steps, on_step, self._clock)
+        self._stopping = True
+        left = await stop_members(self.members, self.main, steps, on_step, self._clock)
+        if not left:
+            self._shared.clear()
+        return left
 
     def _reap(self) -> None:
         """Collect zombies that were re-parented to us; the main process is the event loop's to collect."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -29,6 +30,8 @@ _PROGRESS_STEP = 0.1
 """A start's progress is written down when it grew by so much: it is for watching."""
 _TAIL = 8000
 """Lines of the log that a failure is classified from: a server without its detokenizer decodes on for a minute."""
+_RECORD = 1.0
+"""Real seconds between two walks over /proc while a server starts: that is when it makes its processes."""
 _FATAL_GRACE = 10.0
 """Seconds that a server gets to end by itself after it printed that it cannot go on."""
 
@@ -147,7 +150,11 @@ async def wait_until_ready(
     """
     deadline = clock.monotonic() + ready_timeout
     why = "the server has not opened its port"
+    record_at = 0.0
     while True:
+        if time.monotonic() >= record_at:
+            server.record()
+            record_at = time.monotonic() + _RECORD
         watch.look(starting=True)
         if unwanted():
             return None

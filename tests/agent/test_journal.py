@@ -194,11 +194,14 @@ async def test_a_full_disk_pauses_the_sweep_and_resume_goes_on(small_disk: Path)
 class BrokenLauncher:
     """A launcher with a defect."""
 
-    def start(self, run: RunDirectory, launch: int) -> None:
+    async def start(self, run: RunDirectory, launch: int) -> None:
         raise ZeroDivisionError(f"launch {launch} of {run.path.name}")
 
     def alive(self, launch: LaunchDirectory) -> bool:
         return launch.runner.exists()
+
+    async def bury(self, launch: LaunchDirectory) -> str:
+        return launch.path.name
 
 
 async def test_a_defect_of_ours_pauses_the_sweep_and_says_so(tmp_path: Path) -> None:

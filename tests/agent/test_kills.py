@@ -25,7 +25,8 @@ from ddconsole.core.wire import Submission
 from ddconsole.link.client import AgentError
 from ddconsole.link.connect import connect
 from ddconsole.link.http_client import HttpAgentClient
-from ddconsole.runner.identity import descendants, listening_pids, members_by_folder
+from ddconsole.runner.belonging import members_of
+from ddconsole.runner.identity import descendants, listening_pids
 from ddconsole.runner.run_directory import RunDirectory
 
 MODELS = Path(__file__).parents[1] / "fixtures" / "models"
@@ -192,7 +193,7 @@ def verify(run: RunDirectory, trial: Trial) -> None:
         assert attempt.figures["succeeded"] == 2, trial
     for number, launch in state.launches.items():
         place = run.launch(number)
-        assert members_by_folder(place.path, place.server_log) == set(), trial
+        assert members_of(place) == set(), trial
         if launch.port is not None:
             assert not listening_pids(launch.port), trial
 

@@ -6,13 +6,13 @@ FOLDER holds `tinypy-hf` and `tinypy-draft-hf`, Hugging Face folders of a model 
 """
 
 import json
-import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sglang_cpu import ENVIRONMENT, FLAGS, folders
 from sweeps import cells, deployment, directory, ended, phases, submission, survivors, until
 
 from ddconsole.agent.service import Service
@@ -24,16 +24,6 @@ from ddconsole.core.wire import Submission
 
 pytestmark = [pytest.mark.trial, pytest.mark.engine]
 
-ENVIRONMENT = {"SGLANG_USE_CPU_ENGINE": "1", "HF_HUB_OFFLINE": "1", "FEAS_AMX_ATTENTION": "1"}
-FLAGS: dict[str, Any] = {
-    "device": "cpu",
-    "context_length": 2048,
-    "max_total_tokens": 16384,
-    "sleep_on_idle": True,
-    "dtype": "float32",
-    "attention_backend": "intel_amx",
-}
-
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
@@ -41,15 +31,6 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
     await one.start()
     yield one
     await one.stop()
-
-
-def folders() -> tuple[str, str]:
-    python, models = os.environ.get("DDCONSOLE_SGLANG_PYTHON"), os.environ.get("DDCONSOLE_SGLANG_MODELS")
-    if not python:
-        pytest.fail("DDCONSOLE_SGLANG_PYTHON is not set: name the Python interpreter of an environment with SGLang")
-    if not models:
-        pytest.fail("DDCONSOLE_SGLANG_MODELS is not set: name the folder that holds tinypy-hf and tinypy-draft-hf")
-    return python, models
 
 
 def order() -> Submission:

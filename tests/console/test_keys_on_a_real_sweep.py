@@ -21,7 +21,8 @@ from ddconsole.core.fold import fold
 from ddconsole.core.journal_line import read_lines
 from ddconsole.core.run_state import RunState
 from ddconsole.link.connect import connect
-from ddconsole.runner.identity import listening_pids, members_by_folder
+from ddconsole.runner.belonging import members_of
+from ddconsole.runner.identity import listening_pids
 from ddconsole.runner.run_directory import RunDirectory
 
 pytestmark = [pytest.mark.tmux, pytest.mark.engine]
@@ -346,7 +347,7 @@ def test_a_real_engine_is_steered_at_80x24(small_console: Console) -> None:
 def nothing_is_left(console: Console, state: RunState) -> None:
     for number, launch in state.launches.items():
         place = console.run.launch(number)
-        assert members_by_folder(place.path, place.server_log) == set()
+        assert members_of(place) == set()
         assert launch.port is None or not listening_pids(launch.port)
 
 

@@ -91,6 +91,9 @@ def recorded_machine(recorded: Any, index: Any, libraries: Any, cuda: Any) -> Re
     return RecordedMachine(
         files={
             MODULE_FILE: recorded["proc/driver/nvidia/version"].encode(),
+            "/proc/1/comm": b"systemd\n",
+            "/run/systemd/system/.keep": b"",
+            "/var/lib/systemd/linger/bench": b"",
             "/proc/devices": b"Character devices:\n  1 mem\n195 nvidia\n238 nvidia-uvm\n",
             "/proc/meminfo": b"MemTotal: 515838000 kB\nMemAvailable: 400000000 kB\nShmem: 60000000 kB\n",
             "/proc/mounts": b"rpool/ct200 / zfs rw 0 0\ntmpfs /dev/shm tmpfs rw,size=257919000k 0 0\n",
@@ -127,6 +130,8 @@ def recorded_machine(recorded: Any, index: Any, libraries: Any, cuda: Any) -> Re
             "true": Ran(0, "", "", 0.01),
             "sleep": Ran(0, "", "", 0.01),
             "dmesg": Ran(0, "[    0.0] Linux version 6.14.11\n[   12.3] NVRM: loading\n", "", 0.01),
+            "id": Ran(0, "uid=1000(bench) gid=1000(bench) groups=1000(bench)\n", "", 0.01),
+            "loginctl": Ran(0, "KillUserProcesses=yes\nKillOnlyUsers=\nKillExcludeUsers=root\n", "", 0.01),
             "systemctl": Ran(
                 0, "LoadState=loaded\nActiveState=inactive\nSubState=dead\nTriggeredBy=\nMainPID=0\n", "", 0
             ),

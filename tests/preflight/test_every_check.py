@@ -99,7 +99,7 @@ async def test_plan_without_gpus_skips_what_does_not_apply(facts: Facts) -> None
 
     skipped = {finding.id for finding in findings if finding.outcome is Outcome.SKIP}
     assert {each.id for each in CHECKS} - skipped == {
-        "host.reachable", "disk.space", "proc.stuck", "proc.leftovers", "model.complete",
+        "agent.survives", "host.reachable", "disk.space", "proc.stuck", "proc.leftovers", "model.complete",
         "model.manifest", "memory.room",
         "shm.leftovers", "memory.swap", "engine.flags", "numa.binding", "numa.balancing", "cpu.quota",
         "cpu.governor", "host.pressure", "host.limits", "engine.smoke", "plan.baseline",

@@ -18,7 +18,7 @@ from ddconsole.core.journal_line import read_lines
 from ddconsole.core.run_state import RunState
 from ddconsole.link.client import AgentError
 from ddconsole.link.connect import connect
-from ddconsole.runner.identity import members_by_folder
+from ddconsole.runner.belonging import members_of
 from ddconsole.runner.run_directory import RunDirectory
 
 TESTS = Path(__file__).parents[1]
@@ -133,7 +133,7 @@ def verify(rehearsed: Rehearsed) -> None:
     ]
     for number in state.launches:
         place = rehearsed.run.launch(number)
-        assert members_by_folder(place.path, place.server_log) == set()
+        assert members_of(place) == set()
     assert json.loads(rehearsed.run.attempt("c001", 1).read_bytes())["simulated"] is True
     assert state.impossible_events == 0
 

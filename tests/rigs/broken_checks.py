@@ -63,6 +63,7 @@ NEW_CARD = recorded(answer(5, "nvmlDeviceGetUUID", "GPU-other"))
 CAPPED = recorded(answer(5, "nvmlDeviceGetMaxClockInfo[1]", 1800))
 MOVED = recorded(nvml(pairs=FAR))
 REBUILT = recorded(known(build=OTHER_BUILD, smoke=OTHER_SMOKE))
+LINGER = "/var/lib/systemd/linger/bench"
 NO_CUDA = {"library": "/lib/libcuda.so.580.159.04", "init": 999, "name": "CUDA_ERROR_UNKNOWN"}
 
 
@@ -81,6 +82,7 @@ BROKEN: tuple[Broken, ...] = (
         "connection refused by ct200:22",
         "start sshd",
     ),
+    Broken("agent.survives", file(LINGER, None), "a reboot: no: linger is off", "enable-linger bench", WARN),
     Broken("disk.space", room("/var/lib/ddconsole/runs/r1", 1 << 20), "0.0 GiB free under", "make room"),
     Broken("driver.match", driver_mismatch, "kernel module 580.159.04, libcuda.so.1 575.57.08", "exactly the module's"),
     Broken("driver.answers", silent(26.0), "GPU 5, nvmlDeviceGetEccMode has not answered for 26 s", "Xid 119"),
@@ -170,6 +172,7 @@ BROKEN: tuple[Broken, ...] = (
 
 UNKNOWN: tuple[tuple[str, Change, str], ...] = (
     ("host.reachable", hang("run"), "no answer within"),
+    ("agent.survives", program("id", Ran(1, "", "no such user", 0)), "does not say who"),
     ("disk.space", hang("disk_room"), "no answer within"),
     ("driver.match", no_versions, "fewer than two versions"),
     ("driver.answers", silent(1.0), "it was still being asked"),

@@ -12,7 +12,8 @@ from ddconsole.core.sweep import Cell, Deployment, Placement, Sampling, Workload
 from ddconsole.core.wire import Submission
 from ddconsole.load.prompts import WorkloadTexts
 from ddconsole.load.task import Prompt
-from ddconsole.runner.identity import listening_pids, members_by_folder
+from ddconsole.runner.belonging import members_of
+from ddconsole.runner.identity import listening_pids
 from ddconsole.runner.run_directory import RunDirectory
 
 TREE_SERVER = Path(__file__).with_name("tree_server.py")
@@ -120,7 +121,7 @@ def survivors(run: RunDirectory, state: RunState) -> list[object]:
     left: list[object] = []
     for number, launch in state.launches.items():
         folder = run.launch(number)
-        left += list(members_by_folder(folder.path, folder.server_log))
+        left += list(members_of(folder))
         if launch.port is not None:
             left += list(listening_pids(launch.port) or ())
     return left

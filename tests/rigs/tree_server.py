@@ -1,18 +1,21 @@
 """A server for tests of the runner: it takes llama-server's flags and speaks its protocol, and behaves badly on demand.
 
 It loads slowly, starts workers that retitle themselves and leave the session, and does what its flags say:
-`--load-seconds`, `--workers`, `--on-term drain|ignore|exit`, `--hang-after CHUNKS`, `--die-after CHUNKS`,
-`--die-loading`, `--hang-loading`, `--error-in-stream`, `--no-tokens`, `--pace SECONDS`.
+`--load-seconds`, `--workers`, `--strays`, `--mark` (in the names of both), `--on-term drain|ignore|exit`,
+`--hang-after CHUNKS`, `--die-after CHUNKS`, `--die-loading`, `--hang-loading`, `--error-in-stream`, `--no-tokens`,
+`--pace SECONDS`, `--shared NAME` (a file in /dev/shm that its first worker maps and nobody removes).
 """
 
 import argparse
 import asyncio
 import ctypes
 import json
+import mmap
 import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 from aiohttp import web
 
@@ -30,6 +33,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--slots", action="store_true")
     parser.add_argument("--load-seconds", type=float, default=0.2)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--strays", type=int, default=0)
+    parser.add_argument("--mark", default="")
+    parser.add_argument("--shared", default="")
     parser.add_argument("--on-term", default="exit", choices=("exit", "drain", "ignore"))
     parser.add_argument("--hang-after", type=int, default=0)
     parser.add_argument("--die-after", type=int, default=0)
@@ -50,12 +56,33 @@ def spawn_worker(number: int) -> int:
     pid = os.fork()
     if pid == 0:
         os.setsid()
-        ctypes.CDLL(None).prctl(15, f"stub::worker_{number}".encode(), 0, 0, 0)
+        ctypes.CDLL(None).prctl(15, f"{OPTIONS.mark or 'stub::'}worker_{number}".encode(), 0, 0, 0)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if OPTIONS.shared and number == 0:
+            with Path("/dev/shm", OPTIONS.shared).open("w+b") as file:
+                file.truncate(4096)
+                shared = mmap.mmap(file.fileno(), 4096)
+            shared[0] = 1
         while True:
             time.sleep(3600)
     return pid
+
+
+def spawn_stray(number: int) -> None:
+    """A daemon by the book: in a session and a folder of its own, no file of the server's open."""
+    if os.fork() != 0:
+        return
+    os.setsid()
+    os.chdir("/")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+    ctypes.CDLL(None).prctl(15, f"{OPTIONS.mark}stray_{number}".encode(), 0, 0, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True:
+        time.sleep(3600)
 
 
 async def health(_request: web.Request) -> web.Response:
@@ -132,6 +159,8 @@ async def _misbehave(number: int) -> None:
 
 def main() -> None:
     workers = [spawn_worker(number) for number in range(OPTIONS.workers)]
+    for number in range(OPTIONS.strays):
+        spawn_stray(number)
     print(f"srv load_model: loading model '{OPTIONS.model}' with workers {workers}", flush=True)
     if OPTIONS.hang_loading:
         time.sleep(3600)
