@@ -328,6 +328,8 @@ async def _preflight(request: web.Request) -> web.Response:
     tier = str(body.get("tier", Tier.STANDARD))
     if tier not in list(Tier):
         raise Refusal(400, f"there is no tier {tier!r}", f"one of {', '.join(Tier)}")
+    if tier == Tier.LOAD and service.active_run is not None:
+        raise Busy(service.active_run)
     words = {name: str(body.get(name) or "") for name in ("accept", "because", "by", "revoke")}
     order = PreflightOrder(Tier(tier), record=bool(body.get("record")), **words)
     try:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from ddconsole.preflight.facts import DisplacedUnit, Facts, PreflightPlan, Reach
 from ddconsole.preflight.local_machine import LocalMachine
 from ddconsole.preflight.machine import Machine
 from ddconsole.preflight.profile import profile_of
+from ddconsole.preflight.put_load import put_load
 from ddconsole.preflight.rehearsed_machine import RehearsedMachine
 from ddconsole.preflight.run_checks import run_checks
 from ddconsole.preflight.take_inventory import take_inventory
@@ -76,6 +77,8 @@ async def preflight_findings(
     if order.revoke and not notes.revoke(order.revoke):
         raise PreflightRefused(f"nothing was accepted of {order.revoke}", "the findings say what is accepted")
     facts = await facts_of(submission, deployments, str(runs / submission.run), tier=order.tier)
+    if order.tier is Tier.LOAD and not facts.simulated:
+        facts = replace(facts, load=await put_load(facts))
     findings = await run_checks(facts, order.tier, accepted=accepted_reasons(notes.accepted()))
     if order.accept:
         _accept(order, findings, notes, clock.now())

@@ -21,12 +21,14 @@ class Outcome(StrEnum):
 
 
 class Tier(StrEnum):
-    """When a check runs. `standard` contains `gate`."""
+    """When a check runs. `standard` contains `gate`, and `load` contains both."""
 
     GATE = "gate"
     """Before every launch: seconds."""
     STANDARD = "standard"
     """Before a sweep."""
+    LOAD = "load"
+    """Asked for by name: it puts work on GPUs that nobody uses."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from ddconsole.core.host_state import GpuState, HostState
 from ddconsole.core.inventory import Inventory
 from ddconsole.core.sweep import Deployment
 from ddconsole.engines.engine import Engine
+from ddconsole.preflight.load_report import LoadReport
 from ddconsole.preflight.machine import Machine
 
 
@@ -108,6 +109,8 @@ class Facts:
     """Version and commit of the engine, where it was asked."""
     smoke: Sequence[Mapping[str, Any]] = ()
     """Launches that served tokens: build, how, run."""
+    load: LoadReport | None = None
+    """What GPUs did under load, where they were put under any."""
     own_pids: frozenset[int] = frozenset()
     """Processes of this run that may hold GPUs."""
     reach: Reach = field(default_factory=Reach)

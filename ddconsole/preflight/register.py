@@ -32,6 +32,7 @@ from ddconsole.preflight.checks import (
     port_free,
     processes,
     profile,
+    under_load,
     uvm_open,
 )
 
@@ -66,5 +67,6 @@ CHECKS: tuple[Check, ...] = (
     placement_numa.CHECK,
     *host_rest.CHECKS,
     *profile.CHECKS,
+    *under_load.CHECKS,
     baseline_present.CHECK,
 )

@@ -25,7 +25,7 @@ async def run_checks(
     A check that does not end within its deadline, or breaks, is `unknown` with the reason. What is accepted, by check
     and what it is about, keeps its outcome and holds nothing back.
     """
-    chosen = [check for check in checks if tier is Tier.STANDARD or check.tier is Tier.GATE]
+    chosen = [check for check in checks if list(Tier).index(check.tier) <= list(Tier).index(tier)]
     now = (clock or SystemClock()).now
     tasks: dict[str, asyncio.Task[Finding]] = {}
     async with asyncio.TaskGroup() as group:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from synthetic_host import NVML, SyntheticHost
+from under_load import loaded
 
 from ddconsole.core.sweep import Deployment, Placement, Speculative
 from ddconsole.engines.register import engine
@@ -179,6 +180,7 @@ def facts(machine: RecordedMachine, synthetic_host: SyntheticHost) -> Facts:
         host=synthetic_host(),
         inventory=synthetic_host.inventory(),
         build=BUILD,
+        load=loaded(synthetic_host),
         smoke=SMOKE,
         environment={"HOME": "/root", "PATH": "/usr/bin"},
         engine=engine("sglang"),

@@ -26,7 +26,7 @@ def bad(findings: Iterable[Finding]) -> list[str]:
 
 
 async def test_healthy_host_passes_everything(facts: Facts) -> None:
-    findings = await run_checks(replace(facts, profile=profile_of(facts, 1.0)))
+    findings = await run_checks(replace(facts, profile=profile_of(facts, 1.0)), Tier.LOAD)
 
     assert {finding.id: finding.observed for finding in findings if finding.outcome is not Outcome.PASS} == {}
     assert len(findings) == len(CHECKS)
@@ -53,8 +53,8 @@ async def test_switching_one_check_off_leaves_a_broken_host_green(
     changed = broken.change(facts, machine, synthetic_host)
     also = ALSO_SEEN_BY.get(broken.check, set())
 
-    without = await run_checks(changed, checks=[known for known in CHECKS if known.id not in {broken.check, *also}])
-    everything = await run_checks(broken.change(facts, machine, synthetic_host))
+    without = await run_checks(changed, Tier.LOAD, [known for known in CHECKS if known.id not in {broken.check, *also}])
+    everything = await run_checks(broken.change(facts, machine, synthetic_host), Tier.LOAD)
 
     assert set(bad(without)) - DEPENDENT.get(broken.check, set()) == set()
     assert set(bad(everything)) == {broken.check, *also}
@@ -65,6 +65,7 @@ ALSO_SEEN_BY = {"gpu.memory-free": {"gpu.foreign-process"}}
 DEPENDENT = {
     "driver.answers": {known.id for known in CHECKS if "driver.answers" in known.needs} | {"p2p.status"},
     "model.complete": {"model.manifest"},
+    "load.answers": {known.id for known in CHECKS if known.id.startswith("load.")},
 }
 """Without it, what needs it speaks: nothing is known behind the driver, and a short file is not the good copy."""
 
@@ -83,7 +84,7 @@ async def test_unknown(
     changed = change(facts, machine, synthetic_host)
     chosen = [replace(known, needs=(), deadline=min(known.deadline, 0.1)) for known in CHECKS if known.id == check]
 
-    (finding,) = await run_checks(changed, checks=chosen)
+    (finding,) = await run_checks(changed, Tier.LOAD, chosen)
 
     assert finding.outcome is Outcome.UNKNOWN
     assert observed in finding.observed
@@ -95,7 +96,7 @@ def cpu_only(facts: Facts) -> Facts:
 
 
 async def test_plan_without_gpus_skips_what_does_not_apply(facts: Facts) -> None:
-    findings = await run_checks(cpu_only(facts))
+    findings = await run_checks(cpu_only(facts), Tier.LOAD)
 
     skipped = {finding.id for finding in findings if finding.outcome is Outcome.SKIP}
     assert {each.id for each in CHECKS} - skipped == {
@@ -185,6 +186,7 @@ def ids(findings: Iterable[Finding]) -> list[str]:
 
 async def test_order_is_the_registers(facts: Facts) -> None:
     order = [check.id for check in CHECKS]
-    assert ids(await run_checks(facts)) == order
+    assert ids(await run_checks(facts, Tier.LOAD)) == order
+    assert not any(name.startswith("load.") for name in ids(await run_checks(facts))), "load is asked for by name"
     for check in CHECKS:
         assert set(check.needs) <= set(order[: order.index(check.id)]), "what it needs stands before it"

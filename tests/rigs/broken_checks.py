@@ -48,6 +48,7 @@ from broken_hosts import (
 )
 from one_check import arguments
 from synthetic_host import fields
+from under_load import capped, trained_down, under_load
 
 from ddconsole.preflight.checks.uvm_open import DEVICE
 from ddconsole.preflight.facts import Reach
@@ -166,6 +167,18 @@ BROKEN: tuple[Broken, ...] = (
         WARN,
     ),
     Broken("engine.smoke", known(smoke=()), "has not served a token yet with: dflash, plain", "is the test", WARN),
+    Broken(
+        "load.answers", under_load(products={5: {"tflops": 400.0, "exact": False}}), "GPU 5 computes wrong", "replaced"
+    ),
+    Broken("load.answers", under_load(hung="compute on GPU 5"), "compute on GPU 5 began and did not end", "Xid"),
+    Broken("load.link", trained_down(times=3), "GPU 5: generation 2 x16, 5x16 is meant", "forced generation"),
+    Broken("load.link", trained_down(times=1), "GPU 5: generation 2 x16", "ASPM", WARN),
+    Broken(
+        "load.copies", under_load(copies={5: {"to_gpu": 12.0, "from_gpu": 50.0}}), "GPU 5: 19% of its link", "load.link"
+    ),
+    Broken("load.clocks", capped(1200), "GPU 5 runs at 1200 MHz, the others at 1900", "nvidia-smi -rgc"),
+    Broken("load.clocks", capped(1900, reasons=0x44), "GPU 5: thermal (hardware)", "fans"),
+    Broken("load.peers", under_load(peers={(4, 5): {"rate": 50.0, "exact": False}}), "other bytes arrive", "ACS off"),
     Broken("plan.baseline", planned(baseline="autoregressive"), "no deployment has the method", "correct `baseline:`"),
 )
 """For every check that can fail, a failure; for the others, a warning."""
@@ -236,6 +249,14 @@ UNKNOWN: tuple[tuple[str, Change, str], ...] = (
     ("profile.topology", recorded(nvml(pairs=[])), "are not known now"),
     ("profile.build", recorded(known(build=None)), "does not tell its build now"),
     ("engine.smoke", known(build=None), "does not tell its build"),
+    ("load.answers", known(load=None), "no load was put on any GPU"),
+    ("load.answers", under_load(products={5: {"tflops": float("nan"), "exact": True}}), "no usable figure of GPU 5"),
+    ("load.link", under_load(samples=()), "the link of GPU 4, 5, 6, 7 was not told"),
+    ("load.link", under_load(busy=(6,)), "GPU 6 is used by somebody and was left alone"),
+    ("load.copies", under_load(copies={5: {"to_gpu": 0.0, "from_gpu": 50.0}}), "no usable figure of GPU 5"),
+    ("load.clocks", under_load(samples=()), "the clock of GPU 4 was not told"),
+    ("load.peers", under_load(peers={(4, 5): {"rate": float("inf"), "exact": True}}), "no usable figure"),
+    ("load.peers", under_load(problem="no torch in the serving environment"), "no torch"),
     ("cpu.quota", file("/sys/fs/cgroup/cpu.max", b"what\n"), "says 'what'"),
     ("cpu.governor", hang("list_folder"), "no answer within"),
     ("host.pressure", hang("read_text"), "no answer within"),

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ddconsole.core.sweep import Placement
-from ddconsole.preflight.check import Finding
+from ddconsole.preflight.check import Finding, Tier
 from ddconsole.preflight.facts import Facts
 from ddconsole.preflight.machine import Ran
 from ddconsole.preflight.register import CHECKS
@@ -15,7 +15,7 @@ from ddconsole.preflight.run_checks import run_checks
 async def one(facts: Facts, check: str) -> Finding:
     """The finding of one check, without those it needs."""
     chosen = [replace(known, needs=()) for known in CHECKS if known.id == check]
-    (finding,) = await run_checks(facts, checks=chosen)
+    (finding,) = await run_checks(facts, Tier.LOAD, chosen)
     return finding
 
 

@@ -1,0 +1,71 @@
+"""What a load run on a synthetic host gave, and ways in which it goes wrong."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from synthetic_host import Gpus, SyntheticHost
+
+from ddconsole.core.host_state import HostState
+from ddconsole.preflight.facts import Facts
+from ddconsole.preflight.load_report import LoadReport
+from ddconsole.preflight.recorded_machine import RecordedMachine
+
+GPUS = (4, 5, 6, 7)
+BUSY: dict[str, Any] = {
+    "nvmlDeviceGetClockInfo[1]": {"value": 1900},
+    "nvmlDeviceGetCurrentClocksEventReasons": {"value": 0x4},
+    "nvmlDeviceGetCurrPcieLinkGeneration": {"value": 5},
+}
+Change = Callable[[Facts, RecordedMachine, SyntheticHost], Facts]
+
+
+def state_at(synthetic: SyntheticHost, at: float, gpus: Gpus | None = None) -> HostState:
+    answers = {index: {**BUSY, **(gpus or {}).get(index, {})} for index in GPUS}
+    return replace(synthetic(answers), at=at)
+
+
+def loaded(synthetic: SyntheticHost, gpus: Gpus | None = None, times: int = 6) -> LoadReport:
+    """Four GPUs under load: copies from 100 to 104, products from 104 to 108. The first `times` samples have `gpus`."""
+    ats = (101.5, 102.5, 103.5, 105.5, 106.5, 107.5)
+    samples = tuple(state_at(synthetic, at, gpus if place < times else None) for place, at in enumerate(ats))
+    return LoadReport(
+        gpus=GPUS,
+        copies={gpu: {"to_gpu": 55.0, "from_gpu": 54.0} for gpu in GPUS},
+        products={gpu: {"tflops": 400.0, "exact": True} for gpu in GPUS},
+        peers={(4, 5): {"rate": 50.0, "exact": True}, (4, 6): {"rate": 51.0, "exact": True}},
+        windows={(part, gpu): (at, at + 4) for part, at in (("copy", 100.0), ("compute", 104.0)) for gpu in GPUS},
+        samples=samples,
+        seconds=60.0,
+    )
+
+
+def under_load(**changes: Any) -> Change:
+    """Another outcome of the run; figures of single GPUs or pairs replace those."""
+
+    def change(facts: Facts, _: RecordedMachine, __: SyntheticHost) -> Facts:
+        assert facts.load is not None
+        whole: dict[str, Any] = {
+            name: {**getattr(facts.load, name), **value} if isinstance(value, dict) else value
+            for name, value in changes.items()
+        }
+        return replace(facts, load=replace(facts.load, **whole))
+
+    return change
+
+
+def trained_down(times: int) -> Change:
+    """GPU 5's link stands at generation 2 in the first samples under load."""
+    slow: Gpus = {5: {"nvmlDeviceGetCurrPcieLinkGeneration": {"value": 2}}}
+    return lambda facts, _, synthetic: replace(facts, load=loaded(synthetic, slow, times))
+
+
+def capped(clock: int, reasons: int = 0x4) -> Change:
+    """GPU 5 runs at this clock, for these reasons."""
+    gpu: Gpus = {
+        5: {
+            "nvmlDeviceGetClockInfo[1]": {"value": clock},
+            "nvmlDeviceGetCurrentClocksEventReasons": {"value": reasons},
+        }
+    }
+    return lambda facts, _, synthetic: replace(facts, load=loaded(synthetic, gpu))
