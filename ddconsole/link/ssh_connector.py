@@ -97,7 +97,9 @@ class _ProtocolFeed:
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.protocol.connection_lost(exc)
+        # aiohttp hands an error that it does not know through to whoever waits for an answer.
+        known = exc is None or isinstance(exc, OSError)
+        self.protocol.connection_lost(exc if known else ConnectionResetError(str(exc)))
 
     def pause_writing(self) -> None:
         self.protocol.pause_writing()
