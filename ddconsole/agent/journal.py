@@ -2,13 +2,12 @@
 
 import asyncio
 import contextlib
-import fcntl
 import os
-import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from ddconsole.agent.run_lock import RunHeld, RunLock
 from ddconsole.core.clock import Clock
 from ddconsole.core.events import Entry, EpochBegan, Event, JournalRepaired, Origin, Warned
 from ddconsole.core.fold import apply, fold
@@ -38,9 +37,11 @@ class JournalHeld(Exception):
 class Journal:
     """An open journal with the state that it folds to."""
 
-    def __init__(self, path: Path, clock: Clock, entries: Sequence[Entry], lines: Sequence[bytes], lock: int) -> None:
+    def __init__(
+        self, path: Path, clock: Clock, entries: Sequence[Entry], lines: Sequence[bytes], lock: RunLock
+    ) -> None:
         self.path = path
-        self._lock: int | None = lock
+        self._lock: RunLock | None = lock
         self._clock = clock
         self._file = AppendFile(path)
         self.state: RunState = fold(entries)
@@ -64,15 +65,18 @@ class Journal:
             JournalNewer: a later version wrote it.
             OSError: it cannot be read or written.
         """
-        lock = _lock(path.with_name(".agent.lock"))
+        try:
+            lock = RunLock(path.parent)
+        except RunHeld as held:
+            raise JournalHeld(str(held)) from held
         try:
             return cls._opened(path, clock, lock, boot=boot, pid=pid, version=version)
         except BaseException:
-            os.close(lock)
+            lock.close()
             raise
 
     @classmethod
-    def _opened(cls, path: Path, clock: Clock, lock: int, *, boot: Boot, pid: int, version: str) -> "Journal":
+    def _opened(cls, path: Path, clock: Clock, lock: RunLock, *, boot: Boot, pid: int, version: str) -> "Journal":
         data = _read_back(path)
         last_written = path.stat().st_mtime if data else 0.0
         entries, damage = read_lines(data)
@@ -99,7 +103,7 @@ class Journal:
         """Let the journal go: another agent may write it."""
         if self._lock is not None:
             self._file.close()
-            os.close(self._lock)
+            self._lock.close()
             self._lock = None
 
     def append(self, events: Sequence[Event], origin: Origin | None = None) -> None:
@@ -213,19 +217,3 @@ def _require_known(path: Path, entries: Sequence[Entry], version: str) -> None:
         f"{path} was written by ddconsole {theirs} ({what}); this is ddconsole {version} (format {FORMAT}), "
         "which does not write to it; the file was not touched"
     )
-
-
-def _lock(path: Path) -> int:
-    """Hold a journal for as long as the process lives: two writers would each see only their own events."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as problem:
-        holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
-        os.close(descriptor)
-        by = f"another agent ({holder})" if holder else "another agent"
-        raise JournalHeld(f"{path.parent.name} is conducted by {by}; {path} is its lock") from problem
-    with contextlib.suppress(OSError):  # for the words above only: a full disk takes nothing from the lock
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"pid {os.getpid()} on {socket.gethostname()}".encode(), 0)
-    return descriptor

@@ -17,6 +17,7 @@ from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import cell_label
 from ddconsole.link.client import AgentError
 from ddconsole.link.connect import connect
+from ddconsole.link.handshake import version_note
 from ddconsole.link.http_client import HttpAgentClient
 
 
@@ -55,8 +56,9 @@ async def agent_of(
         prompts=None if local else prompts_of_terminal(),
     )
     try:
-        for problem in (await client.hello()).problems:
-            print(f"{host}: {problem}", file=sys.stderr)
+        hello = await client.hello()
+        for text in filter(None, (version_note(hello), *hello.problems)):
+            print(f"{host}: {text}", file=sys.stderr)
         yield client
     finally:
         await client.close()

@@ -181,7 +181,9 @@ class HostDeployment:
         if place["readonly"]:
             raise self._error(Stage.UPLOAD, f"E142 {self.state} is on a read-only file system ({where})", another)
         if not place["writable"]:
-            raise self._error(Stage.UPLOAD, f"E142 {where} may not be written to", f"chmod u+rwx it, or {another}")
+            raise self._error(
+                Stage.UPLOAD, f"E142 {self.state}: {where} may not be written to", f"chmod u+rwx it, or {another}"
+            )
         if place["noexec"]:
             text = f"E143 {self.state} is on a file system mounted noexec ({where}): no module can be loaded from it"
             raise self._error(Stage.UPLOAD, text, another)

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import aiohttp
 
+from ddconsole import __version__
 from ddconsole.core.visible_text import visible
 from ddconsole.core.wire import PROTOCOL, Hello
 from ddconsole.link.answers import hello_from_json, parse, refusal
@@ -34,7 +36,7 @@ class NotAnswering(StageError):
 
 
 class OtherProtocol(StageError):
-    """An agent is there that this console cannot talk to."""
+    """An agent of an older version is there: it makes way when it conducts no run."""
 
 
 def new_session(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
@@ -48,7 +50,7 @@ async def ask_hello(session: aiohttp.ClientSession, host: str) -> Hello:
 
     Raises:
         NobodyThere: the connection is refused.
-        OtherProtocol: an older or newer agent answers.
+        OtherProtocol: an older agent answers that must or may make way.
         NotAnswering: somebody accepts but does not answer.
         StageError: it is no agent.
     """
@@ -66,12 +68,35 @@ async def ask_hello(session: aiohttp.ClientSession, host: str) -> Hello:
         raise NobodyThere(str(problem)) from problem
     except AgentError as problem:
         raise StageError(Stage.HANDSHAKE, host, problem.text, problem.do, final=True) from problem
-    if hello.protocol != PROTOCOL:
-        older = "agent" if hello.protocol < PROTOCOL else "console"
-        text = f"the agent {hello.version} (pid {hello.pid}) speaks protocol {hello.protocol}, this console {PROTOCOL}"
-        do = "wait until its run has ended, or use its version here" if older == "agent" else "use a newer console"
-        raise OtherProtocol(Stage.HANDSHAKE, host, text, do, final=True)
+    _check_version(hello, host)
     return hello
+
+
+def _check_version(hello: Hello, host: str) -> None:
+    """Never two versions at once: what runs is used as it is, or refused by name; what is idle and older makes way."""
+    agent = f"the agent (pid {hello.pid}) is ddconsole {hello.version} with protocol {hello.protocol}"
+    here = f"this is ddconsole {__version__} with protocol {PROTOCOL}"
+    if hello.protocol > PROTOCOL:
+        do = f"use ddconsole {hello.version} here too"
+        raise StageError(Stage.HANDSHAKE, host, f"E151 {agent}, {here}", do, final=True)
+    if hello.protocol < PROTOCOL:
+        do = f"wait until its run has ended, or use ddconsole {hello.version} here"
+        raise OtherProtocol(Stage.HANDSHAKE, host, f"E150 {agent}, {here}", do, final=True)
+    if hello.run is None and _parts(hello.version) < _parts(__version__):
+        raise OtherProtocol(Stage.HANDSHAKE, host, f"E150 {agent}, {here}", "let it leave", final=True)
+
+
+def version_note(hello: Hello) -> str:
+    """What an operator is told of an agent of another version; empty where it is the same."""
+    if hello.version == __version__:
+        return ""
+    if hello.run is not None:
+        return f"agent {hello.version} runs a sweep; it is used as it is until the run ends (this is {__version__})"
+    return f"agent {hello.version} is used as it is (this is {__version__})"
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
 async def ask_to_leave(session: aiohttp.ClientSession, host: str, other: OtherProtocol) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from sshd import environment_of, until_gone
 
+from ddconsole import __version__
 from ddconsole.link.client import LinkLost
-from ddconsole.link.handshake import OtherProtocol
+from ddconsole.link.handshake import OtherProtocol, ask_hello, version_note
 from ddconsole.link.http_client import HttpAgentClient
 from ddconsole.link.local_agent import AgentCommand, LocalAgentRoute, installed_agent
 from ddconsole.link.stages import Stage, StageError
@@ -150,12 +151,51 @@ async def test_a_squatted_socket_folder_is_refused(place: Place) -> None:
 
 
 async def test_an_older_agent_without_a_run_makes_way(place: Place) -> None:
-    with pytest.raises(OtherProtocol, match=r"speaks protocol 0, this console \d+ → wait until its run has ended"):
+    with pytest.raises(
+        OtherProtocol, match=r"E150 .* protocol 0, this is ddconsole \S+ with protocol \d+ → wait until"
+    ):
         await place.route("--protocol", "0").open()
     old = place.started()[0]
     new = await pid_of(place.route())
     assert new != old
     assert await until_gone(old)
+
+
+async def test_an_idle_agent_of_an_older_version_makes_way_for_this_one(place: Place) -> None:
+    with pytest.raises(OtherProtocol, match=r"E150 .* ddconsole 0\.0\.9 "):
+        await place.route("--version", "0.0.9").open()
+    old = place.started()[0]
+    assert await pid_of(place.route()) != old
+    assert await until_gone(old)
+
+
+@pytest.mark.parametrize("version", ["0.0.9", "99.1"])
+async def test_an_agent_of_another_version_that_runs_a_sweep_is_used_as_it_is(place: Place, version: str) -> None:
+    session = await place.route("--version", version, "--run", "r").open()
+    hello = await ask_hello(session, "local")
+    await session.close()
+    text = f"agent {version} runs a sweep; it is used as it is until the run ends (this is {__version__})"
+    assert version_note(hello) == text
+    assert await pid_of(place.route()) == hello.pid
+    assert len(place.started()) == 1
+
+
+async def test_an_agent_of_an_older_protocol_that_runs_a_sweep_is_refused_with_both_versions(place: Place) -> None:
+    expected = rf"E150 .* is ddconsole 0\.0\.9 with protocol 0, this is ddconsole {__version__} with protocol \d+"
+    for _ in range(2):
+        with pytest.raises(OtherProtocol, match=expected) as refused:
+            await place.route("--protocol", "0", "--version", "0.0.9", "--run", "r").open()
+        assert "or use ddconsole 0.0.9 here" in refused.value.do
+    assert len(place.started()) == 1
+
+
+async def test_a_newer_agent_is_refused_by_name_and_left_alone(place: Place) -> None:
+    for _ in range(2):
+        with pytest.raises(StageError, match=r"E151 .* is ddconsole 99\.1 with protocol 99") as refused:
+            await place.route("--protocol", "99", "--version", "99.1").open()
+        assert refused.value.do == "use ddconsole 99.1 here too"
+    assert len(place.started()) == 1
+    assert Path(f"/proc/{place.started()[0]}").exists()
 
 
 async def test_a_foreign_server_at_the_socket_is_no_agent(place: Place) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 from aiohttp import web
 
+from ddconsole import __version__
 from ddconsole.core.events import CellAdded, CommandTaken, DeploymentAdded, Entry, EpochBegan, Event, RunCreated, Warned
 from ddconsole.core.journal_line import checksum_of, encode_line
 from ddconsole.core.sweep import Cell, Deployment, Placement, Sampling, WorkloadPoint, to_json
@@ -55,6 +56,7 @@ class FakeAgent:
         self.refuse_commands = ""
         self.beat = 0.2
         self.protocol = PROTOCOL
+        self.version = __version__
         self.active: str | None = RUN
         self.skip_seq = 0
         """Left out of the journal stream the first time it would be sent."""
@@ -122,7 +124,9 @@ class FakeAgent:
             path.unlink(missing_ok=True)
 
     async def _hello(self, _: web.Request) -> web.Response:
-        hello = Hello(self.protocol, "0.1", "fake", os.getpid(), "boot", 1.0, "fake-host", self.active, now=5000.0)
+        hello = Hello(
+            self.protocol, self.version, "fake", os.getpid(), "boot", 1.0, "fake-host", self.active, now=5000.0
+        )
         return web.json_response({**asdict(hello), "field_of_a_later_version": 1})
 
     async def _runs(self, _: web.Request) -> web.Response:
@@ -222,7 +226,7 @@ class FakeAgent:
         return web.json_response({"left": True})
 
 
-async def serve(state: Path, path: Path, interval: float, protocol: int, file_bytes: int = 0) -> int:
+async def serve(state: Path, path: Path, options: argparse.Namespace) -> int:
     """As a process: exactly one to a socket."""
     state.mkdir(parents=True, exist_ok=True)
     with (state / "started").open("a") as starts:
@@ -234,17 +238,16 @@ async def serve(state: Path, path: Path, interval: float, protocol: int, file_by
         return 3
     path.unlink(missing_ok=True)
     agent = FakeAgent()
-    agent.protocol = protocol
-    agent.active = None
+    agent.protocol, agent.version, agent.active = options.protocol, options.version, options.run
     agent.once = True
-    if file_bytes:
-        agent.files["plan.yaml"] = os.urandom(file_bytes)
+    if options.file_bytes:
+        agent.files["plan.yaml"] = os.urandom(options.file_bytes)
     (state / "served").write_text(str(os.getpid()))
     async with agent.listening(path):
         until = time.monotonic() + 300
         while not agent.left.is_set() and time.monotonic() < until:
             agent.append(Warned(f"tick {len(agent.lines)}"))
-            await asyncio.sleep(interval)
+            await asyncio.sleep(options.interval)
     return 0
 
 
@@ -256,8 +259,10 @@ def main() -> int:
     parser.add_argument("--interval", type=float, default=0.02)
     parser.add_argument("--protocol", type=int, default=PROTOCOL)
     parser.add_argument("--file-bytes", type=int, default=0)
-    given = parser.parse_args()
-    return asyncio.run(serve(given.state, given.socket, given.interval, given.protocol, given.file_bytes))
+    parser.add_argument("--version", default=__version__)
+    parser.add_argument("--run", help="a run that it says is active")
+    arguments = parser.parse_args()
+    return asyncio.run(serve(arguments.state, arguments.socket, arguments))
 
 
 if __name__ == "__main__":
