@@ -19,6 +19,7 @@ from ddconsole.engines.engine import Counters, Engine, Flush, Readiness, ServerA
 from ddconsole.load.prompts import WorkloadTexts
 from ddconsole.load.task import LoadTask, Prompt
 from ddconsole.runner.acceptance import cell_acceptance, counter_flags, with_steps
+from ddconsole.runner.cell_time import CellTime
 from ddconsole.runner.durable import write_whole
 from ddconsole.runner.hardware import disturbances, hardware_record, samples_between
 from ddconsole.runner.load_process import LoadProcess, LoadResult
@@ -145,7 +146,7 @@ class CellMeasurement:
         Raises:
             ResultNotWritten: the attempt's file could not be written.
         """
-        started = self._clock.now()
+        time = CellTime(self._clock)
         point = wanted.cell.point
         notes: list[str] = []
         await self._warm_up(wanted, interruption)
@@ -162,7 +163,8 @@ class CellMeasurement:
             await asyncio.sleep(_DEATH_IS_SEEN)
         after = await self._counters() if result.report is not None and not interruption.died else None
         records = tuple(with_steps(record) for record in result.records)
-        return self._conclude(wanted, readiness, started, records, result, (before, after), tuple(notes), interruption)
+        notes += time.flags()
+        return self._conclude(wanted, readiness, time, records, result, (before, after), tuple(notes), interruption)
 
     async def _warm_up(self, wanted: WantedCell, interruption: Interruption) -> None:
         """Requests that are not measured: as many as are in flight later, unless the plan names a number."""
@@ -223,7 +225,7 @@ class CellMeasurement:
         self,
         wanted: WantedCell,
         readiness: Readiness,
-        started: float,
+        time: CellTime,
         records: Sequence[RequestRecord],
         result: LoadResult,
         counters: tuple[Counters | None, Counters | None],
@@ -235,7 +237,7 @@ class CellMeasurement:
         acceptance = cell_acceptance(records, before, after, speculating=speculating)
         figures = replace(summarise(records), acceptance=acceptance)
         cancelled = interruption.stopped and not interruption.died
-        cause = None if cancelled else _failure(wanted, figures, records, result, self._order.protocol)
+        cause = None if cancelled else time.void() or _failure(wanted, figures, records, result, self._order.protocol)
         if interruption.died:
             cause = interruption.cause()
         kind = "stopped" if cancelled else "failed" if cause else "done"
@@ -243,8 +245,8 @@ class CellMeasurement:
         if figures.estimated_tokens:
             flags = (*flags, "output tokens were estimated from chunks: the engine told no usage")
         ended = self._clock.now()
-        samples = samples_between(self._run.path / "telemetry.jsonl", started, ended)
-        hardware = hardware_record(samples, self._order.deployment.placement.gpus, ended - started)
+        samples = samples_between(self._run.path / "telemetry.jsonl", time.began, ended)
+        hardware = hardware_record(samples, self._order.deployment.placement.gpus, ended - time.began)
         if kind == "done":
             flags = (*flags, *disturbances(hardware))
         parts = self._parts(wanted, readiness)
@@ -256,7 +258,7 @@ class CellMeasurement:
             launch=self._order.launch,
             round=wanted.round,
             outcome=kind,
-            started_at=started,
+            started_at=time.began,
             ended_at=ended,
             simulated=self._order.simulated,
             fingerprint=fingerprint(parts),

@@ -51,7 +51,12 @@ class Machine:
     def start(self, token: str, *, rebooted: bool) -> None:
         """From now on this is the boot; without `rebooted` only the container was started anew."""
         self.kernel = time.time() if rebooted else self.kernel
-        self._path.write_text(json.dumps({"token": token, "kernel": self.kernel, "first": time.time()}))
+        self._facts = {"token": token, "kernel": self.kernel, "first": time.time()}
+        self._path.write_text(json.dumps(self._facts))
+
+    def sleep(self, seconds: float) -> None:
+        """The host was suspended for so long."""
+        self._path.write_text(json.dumps({**self._facts, "suspended": seconds}))
 
 
 @pytest.fixture
@@ -221,6 +226,23 @@ async def test_what_the_boot_broke_holds_the_sweep_back_until_the_operator_overr
         await tell(client, run, "resume")
         state = await wait_on_disk(run, is_over)
     assert state.cells["c001"].state.phase is st.CellPhase.DONE
+
+
+@pytest.mark.engine
+async def test_a_cell_during_which_the_host_slept_is_void_and_measured_again(
+    machine: Machine, run: RunDirectory, tmp_path: Path
+) -> None:
+    async with kept_agent(tmp_path) as client:
+        await client.submit(submission([deployment("d01", pace=0.05)], cells("d01", 2)))
+        await wait_on_disk(run, measures)
+        machine.sleep(312.0)
+        state = await wait_on_disk(run, is_over)
+    first, second = state.cells["c001"].attempts
+    assert first.outcome is st.CellPhase.FAILED
+    assert first.cause is not None
+    assert first.cause.text == "the host was suspended for 312 s while this was measured"
+    assert second.outcome is st.CellPhase.DONE
+    assert [one.outcome for one in state.cells["c002"].attempts] == [st.CellPhase.DONE]
 
 
 def test_the_real_boot_is_the_one_that_the_kernel_tells() -> None:
