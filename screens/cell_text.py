@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from ddconsole.core import states as st
 from ddconsole.core.actions import BY_ID
 from ddconsole.core.command_cost import start_in_words
+from ddconsole.core.engine_notes import engine_notes
 from ddconsole.core.figures import DEFINITIONS
 from ddconsole.core.row_text import (
     GLYPHS,
@@ -184,6 +185,7 @@ def _progress(facts: CellFacts, width: int) -> list[Line]:
         return []
     lines = [fitted([(" figure", Role.DIM), *_headline(facts, figures)], width)]
     flags = [flag for attempt in facts.row.done_attempts() for flag in attempt.flags]
+    flags += engine_notes(facts.row, facts.state, facts.baselines)
     if flags:
         lines += labelled("flagged", "; ".join(flags), Role.WARN, width=width)
     return lines

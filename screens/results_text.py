@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ddconsole.core import states as st
-from ddconsole.core.row_text import Baselines, acceptance_text, cell_figures, point_key, seconds_short
+from ddconsole.core.row_text import (
+    Baselines,
+    acceptance_text,
+    cell_figures,
+    is_disturbed,
+    seconds_short,
+    speed_up_text,
+)
 from ddconsole.core.run_state import CellRow, RunState
 from ddconsole.core.sweep import WorkloadPoint
 from screens.spans import EMPTY, PHASE_ROLES, Line, Role, Span, cut, line, shown
@@ -39,18 +46,8 @@ def rate_text(row: CellRow, state: RunState, known: Baselines) -> str:
     figures = cell_figures(row)
     if figures is None or figures.output_rate is None:
         return ""
-    disturbed = any(attempt.flags for attempt in row.done_attempts())
-    mark = "!" if disturbed else ("~" if figures.estimated else "")
+    mark = "!" if is_disturbed(row) else ("~" if figures.estimated else "")
     return f"{mark}{figures.output_rate:.1f}"
-
-
-def speed_up_text(row: CellRow, state: RunState, known: Baselines) -> str:
-    """Median tok/s over the baseline's."""
-    figures = cell_figures(row)
-    baseline = known.get(point_key(row, state))
-    if figures is None or figures.output_rate is None or not baseline:
-        return ""
-    return f"{figures.output_rate / baseline:.2f}"
 
 
 def accept_text(row: CellRow, state: RunState, known: Baselines) -> str:

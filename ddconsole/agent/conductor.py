@@ -16,7 +16,10 @@ from ddconsole.agent.takeover import RunnerEvents, bury, clean
 from ddconsole.core import states as st
 from ddconsole.core.clock import Clock
 from ddconsole.core.control import Control, control_to_json
+from ddconsole.core.engine_identity import engine_changes
 from ddconsole.core.events import (
+    EngineSeen,
+    Event,
     HostRechecked,
     LaunchFailed,
     LaunchGone,
@@ -280,6 +283,8 @@ class Conductor:
             self.journal.append([RunEnded("complete")])
             return
         if due != self._gated:
+            if await self._engine_is_another(state):
+                return
             findings = await self._checks.gate(due.deployment, state)
             if findings:
                 self._hold_back(due, findings)
@@ -305,6 +310,25 @@ class Conductor:
         self.journal.append(
             [LaunchHeld(due.deployment, findings), RunPaused(_BY, f"launch held back: {'; '.join(findings)}")]
         )
+
+    async def _engine_is_another(self, state: RunState) -> bool:
+        """Write down what engine and model are; where they changed, pause: what follows is a group of its own.
+
+        True when no launch may follow now.
+        """
+        identity = await self._orders.watch.look()
+        if self.journal.state.phase is not st.RunPhase.RUNNING:
+            return True
+        changes = engine_changes(state.engine, identity) if state.engine else ()
+        if not changes and state.engine:
+            return False
+        events: list[Event] = [EngineSeen(identity, changes)]
+        if changes:
+            words = "; ".join(changes)
+            because = f"engine, model or configuration changed since the last launch: {words}. After resume, figures"
+            events.append(RunPaused(_BY, f"{because} of before and after are never mixed"))
+        self.journal.append(events)
+        return bool(changes)
 
     async def _launch(self, due: NextLaunch) -> None:
         """Write the order, then the intent, then start the runner."""

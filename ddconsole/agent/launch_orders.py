@@ -1,14 +1,12 @@
-"""Making launch orders: a port, a name of its own, and what the build is and knows, asked once."""
+"""Making launch orders: a port, a name of its own, and what the build is and knows."""
 
-import asyncio
 import hashlib
 import json
 import logging
-import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
+from ddconsole.agent.engine_watch import EngineWatch
 from ddconsole.core.host_state import HostState
 from ddconsole.core.run_state import RunState
 from ddconsole.core.schedule import NextLaunch
@@ -19,9 +17,6 @@ from ddconsole.runner.durable import write_whole
 from ddconsole.runner.order import LaunchOrder, order_to_bytes
 from ddconsole.runner.run_directory import LaunchDirectory
 
-_ASK_DEADLINE = 120.0
-"""Real seconds for `--help`: SGLang imports for ten seconds and more before it reads its arguments."""
-
 logger = logging.getLogger(__name__)
 
 
@@ -31,18 +26,8 @@ class LaunchOrders:
     def __init__(self, submission: Submission, engine: Engine, host: Callable[[], HostState | None]) -> None:
         self._submission = submission
         self._host = host
-        self._engine = engine
-        self._texts_sha256 = hashlib.sha256(
-            json.dumps(submission.texts, sort_keys=True, ensure_ascii=False).encode()
-        ).hexdigest()
-        self._asked = False
-        self._known_flags: frozenset[str] | None = None
-        self._build: Mapping[str, Any] = {}
-
-    async def known_flags(self) -> frozenset[str] | None:
-        """Option strings of the build's help; None when it could not be asked."""
-        await self._ask_once()
-        return self._known_flags
+        self._texts_sha256 = _digest(submission.texts)
+        self.watch = EngineWatch(submission, engine)
 
     async def build(self) -> Mapping[str, Any]:
         """Version and commit of the build; empty where it does not tell."""
@@ -51,7 +36,7 @@ class LaunchOrders:
 
     async def order(self, due: NextLaunch, state: RunState) -> LaunchOrder:
         """The order of the launch that comes next."""
-        await self._ask_once()
+        known_flags = await self.watch.known_flags()
         submission = self._submission
         deployment = state.deployments[due.deployment]
         host = await self.host() if deployment.placement.gpus else self._host()
@@ -67,11 +52,16 @@ class LaunchOrders:
             protocol=submission.protocol,
             simulated=submission.rehearsal is not None,
             baseline=submission.baseline,
-            known_flags=tuple(sorted(self._known_flags)) if self._known_flags is not None else None,
+            known_flags=tuple(sorted(known_flags)) if known_flags is not None else None,
             fingerprint_context={
                 "texts": self._texts_sha256,
-                "model": submission.model,
-                "build": self._build,
+                "model": {**submission.model, "files": _digest(state.engine.get("model"))},
+                "build": {
+                    **state.engine.get("build", {}),
+                    "packages": _digest(state.engine.get("packages")),
+                    "files": _digest(state.engine.get("files")),
+                    "environment": state.engine.get("environment", {}),
+                },
                 "driver": host.driver.value if host else None,
             },
             gpu_uuids=_uuids(host, deployment.placement.gpus),
@@ -85,41 +75,6 @@ class LaunchOrders:
         """Write `launch.json`."""
         write_whole(folder.order, order_to_bytes(order))
 
-    async def _ask_once(self) -> None:
-        if self._asked:
-            return
-        command = tuple(self._submission.engine["command"])
-        text = await self._output(self._engine.help_command(command))
-        if text is not None:
-            self._known_flags = self._engine.flags_of_help(text) or None
-        build_command = self._engine.build_command(command)
-        if build_command is not None:
-            told = await self._output(build_command)
-            self._build = _json_object(told)
-        self._asked = True
-
-    async def _output(self, argv: tuple[str, ...]) -> str | None:
-        """Standard output and error of a short command of the engine's; None when it cannot be had."""
-        env = {key: str(value) for key, value in self._submission.engine.get("env", {}).items()}
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                cwd=self._submission.engine.get("cwd") or None,
-                env={**os.environ, **env},
-            )
-        except OSError as problem:
-            logger.warning("%s: %s", argv[0], problem)
-            return None
-        try:
-            out, _ = await asyncio.wait_for(process.communicate(), _ASK_DEADLINE)
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-            return None
-        return out.decode(errors="replace") if process.returncode == 0 else None
 
 
 async def _sample() -> HostState | None:
@@ -128,6 +83,13 @@ async def _sample() -> HostState | None:
     except ProbeProblem as problem:
         logger.warning("no sample of the machine: %s", problem)
         return None
+
+
+def _digest(value: object) -> str | None:
+    """Of a JSON value; None where there is nothing."""
+    if not value:
+        return None
+    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 def _uuids(host: HostState | None, gpus: Sequence[int]) -> tuple[str, ...]:
@@ -144,15 +106,3 @@ def free_port(wanted: int | None) -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _json_object(text: str | None) -> Mapping[str, Any]:
-    """The last line that is a JSON object: engines print warnings before it."""
-    for line in reversed((text or "").splitlines()):
-        try:
-            value = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            return value
-    return {}

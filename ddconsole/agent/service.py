@@ -193,7 +193,7 @@ class Service:
         async def checked(state: RunState, deployments: tuple[Deployment, ...]) -> tuple[str, ...]:
             if not deployments or not submission.protocol.get("preflight", True):
                 return ()
-            flags = await orders.known_flags()
+            flags = await orders.watch.known_flags()
             return await gate_findings(submission, state, deployments, flags, run, lambda text: say_once(journal, text))
 
         async def gate(deployment: str, state: RunState) -> tuple[str, ...]:

@@ -112,6 +112,19 @@ class LaunchPlanned:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineSeen:
+    """What engine, model and configuration are, asked before a launch: written at the first, and when it changed.
+
+    Launches and attempts from here on are a group of their own: their figures are never mixed with earlier ones.
+    """
+
+    identity: Data
+    """See `ddconsole.core.engine_identity`."""
+    changes: tuple[str, ...] = ()
+    """Old → new, in words."""
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchHeld:
     """The gate found what would spoil the launch; the sweep pauses."""
 
@@ -404,6 +417,7 @@ Event = (
     | CommandTaken
     | ControlTaken
     | LaunchPlanned
+    | EngineSeen
     | LaunchHeld
     | LaunchStarting
     | LaunchReady

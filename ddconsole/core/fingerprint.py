@@ -19,8 +19,9 @@ def fingerprint_parts(
     Args:
         deployment: with placement, environment and size; its id, variables and context length do not count.
         point: what was asked of the server.
-        build: version and commit of the engine, with a hash of uncommitted changes.
-        context: driver, model identity, hash of prompts and scripts, protocol.
+        build: what the engine itself told once it ran. What it was bound to is left out: that is the placement's.
+        context: driver, model identity, hash of prompts and scripts, and as `build` what was asked before the launch:
+            version, commit, a hash of uncommitted changes, packages.
     """
     server = to_json(deployment)
     for name in ("id", "variables", "context_tokens"):
@@ -29,8 +30,11 @@ def fingerprint_parts(
     return {
         "deployment": server,
         "workload": asked,
-        "build": dict(build),
-        **{k: to_json(v) for k, v in context.items()},
+        **{name: to_json(value) for name, value in context.items()},
+        "build": {
+            **{name: value for name, value in build.items() if name != "binding"},
+            **to_json(context.get("build", {})),
+        },
     }
 
 

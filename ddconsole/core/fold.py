@@ -120,6 +120,10 @@ def _launch_planned(state: RunState, event: ev.LaunchPlanned, at: float) -> RunS
     return _with_launch(state, row)
 
 
+def _engine_seen(state: RunState, event: ev.EngineSeen, at: float) -> RunState:
+    return replace(state, engine=event.identity, group=state.group + 1 if event.changes else state.group)
+
+
 def _launch_moved(state: RunState, number: int, to: st.LaunchState, **changes: Any) -> RunState | None:
     row = state.launches.get(number)
     if row is None or to.phase not in st.LAUNCH_TRANSITIONS[row.state.phase]:
@@ -206,7 +210,7 @@ def _attempt_started(state: RunState, event: ev.AttemptStarted, at: float) -> Ru
     row = state.cells.get(event.cell)
     if row is None:
         return None
-    attempt = Attempt(event.attempt, event.launch, event.round, event.revision, started=at)
+    attempt = Attempt(event.attempt, event.launch, event.round, event.revision, started=at, group=state.group)
     if not isinstance(row.state, st.Pending):
         withdrawn = replace(attempt, outcome=st.CellPhase.INTERRUPTED, ended=at)
         return _with_cell(state, replace(row, attempts=(*row.attempts, withdrawn)))
@@ -453,6 +457,7 @@ _HANDLERS: dict[type, _Handler] = {
     ev.CommandTaken: _command_taken,
     ev.ControlTaken: _control_taken,
     ev.LaunchPlanned: _launch_planned,
+    ev.EngineSeen: _engine_seen,
     ev.LaunchHeld: _launch_held,
     ev.LaunchStarting: _launch_starting,
     ev.LaunchReady: _launch_ready,

@@ -96,10 +96,11 @@ Baselines: TypeAlias = Mapping[PointKey, float]
 
 
 def point_key(row: CellRow, state: RunState) -> PointKey:
-    """What must be equal for two methods to be compared: tensor-parallel size and what is asked of the server."""
+    """What must be equal for two methods to be compared: engine, tensor-parallel size and what is asked."""
     point = row.cell.point
     size = state.deployments[row.cell.deployment].tensor_parallel
-    return (size, point.workload, point.kind, point.prompts, point.concurrency, point.max_tokens, point.sampling)
+    group = max((attempt.group for attempt in row.compared_attempts()), default=0)
+    return (group, size, point.workload, point.kind, point.prompts, point.concurrency, point.max_tokens, point.sampling)
 
 
 def baselines(state: RunState) -> dict[PointKey, float]:
@@ -115,9 +116,15 @@ def baselines(state: RunState) -> dict[PointKey, float]:
     return found
 
 
+def baseline_is_of_another_engine(row: CellRow, state: RunState, known: Baselines) -> bool:
+    """Whether there is a baseline to compare with, but of another group of launches."""
+    key = point_key(row, state)
+    return key not in known and any(one[1:] == key[1:] for one in known)
+
+
 def cell_figures(row: CellRow) -> CellFigures | None:
     """The median over the attempts that count; None where there is none."""
-    attempts = [attempt for attempt in row.done_attempts() if attempt.figures]
+    attempts = [attempt for attempt in row.compared_attempts() if attempt.figures]
     if not attempts:
         return None
     rates = _numbers(attempts, "output_rate")
@@ -241,19 +248,35 @@ def _done_texts(row: CellRow, state: RunState, known_baselines: Baselines) -> di
     seconds = sum((one.ended or one.started) - one.started for one in row.done_attempts())
     if figures is None:
         return {"cause": "done, without figures", "time": clock_time(seconds)}
-    baseline = known_baselines.get(point_key(row, state))
     rate = figures.output_rate
-    disturbed = any(attempt.flags for attempt in row.done_attempts())
+    disturbed = is_disturbed(row)
     mark = "!" if disturbed else ("~" if figures.estimated else "")
     return {
         "rate": "" if rate is None else f"{mark}{rate:.1f}",
         "spread": "" if figures.spread is None else f"({figures.spread:.1f})",
-        "speed_up": f"{rate / baseline:.2f}" if rate is not None and baseline else "",
+        "speed_up": speed_up_text(row, state, known_baselines),
         "acceptance": acceptance_text(row, state, figures),
         "ttft": seconds_short(figures.ttft),
         "count": _done_count(row, figures),
         "time": clock_time(seconds),
     }
+
+
+def is_disturbed(row: CellRow) -> bool:
+    """Whether a cell's figures carry a mark: something disturbed an attempt, or not all of them are in the figures."""
+    done = row.done_attempts()
+    return any(attempt.flags for attempt in done) or len(done) > len(row.compared_attempts())
+
+
+def speed_up_text(row: CellRow, state: RunState, known: Baselines) -> str:
+    """Median tok/s over the baseline's; `≠build` where the baseline was measured on another engine or model."""
+    figures = cell_figures(row)
+    if figures is None or figures.output_rate is None:
+        return ""
+    baseline = known.get(point_key(row, state))
+    if baseline:
+        return f"{figures.output_rate / baseline:.2f}"
+    return "≠build" if baseline_is_of_another_engine(row, state, known) else ""
 
 
 def _done_count(row: CellRow, figures: CellFigures) -> str:

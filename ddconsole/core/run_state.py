@@ -28,6 +28,8 @@ class Attempt:
     sha256: str = ""
     fingerprint: str = ""
     by: str = ""
+    group: int = 0
+    """Counts changes of engine, model or configuration: figures of two groups are never mixed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,12 @@ class CellRow:
             if attempt.outcome is st.CellPhase.DONE and attempt.revision == self.cell.revision:
                 first.setdefault(attempt.round, attempt)
         return tuple(first[number] for number in sorted(first))
+
+    def compared_attempts(self) -> tuple[Attempt, ...]:
+        """Those that make the cell's figures: of all that count, the ones of the newest engine."""
+        done = self.done_attempts()
+        newest = max((attempt.group for attempt in done), default=0)
+        return tuple(attempt for attempt in done if attempt.group == newest)
 
     def next_round(self) -> int | None:
         """The first round without a done attempt, from 1; None when all have one."""
@@ -160,6 +168,10 @@ class RunState:
     """Launches up to this one were known when the operator last said to go on."""
     resumed_at: float = 0.0
     """Wall time at which the operator last said to go on."""
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    """What engine, model and configuration were when they were asked last."""
+    group: int = 0
+    """How often they changed."""
     boot: str = ""
     booted: float = 0.0
     """Wall time of a boot after which nothing has been checked yet; 0 when nothing is to be checked."""

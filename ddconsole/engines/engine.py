@@ -180,7 +180,10 @@ class Engine(Protocol):
         ...
 
     def build_command(self, command: tuple[str, ...]) -> tuple[str, ...] | None:
-        """What prints the version, path and commit of this build as JSON, or None."""
+        """What prints version, path, commit and packages of this build as JSON, or its version as `version: ...`.
+
+        None where nothing does.
+        """
         ...
 
     def server_command(self, start: ServerStart) -> ServerCommand:

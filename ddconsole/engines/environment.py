@@ -36,10 +36,15 @@ def environment(deployment: Deployment) -> dict[str, str]:
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **deployment.env, "CUDA_VISIBLE_DEVICES": visible}
 
 
+def is_secret_name(name: str) -> bool:
+    """Whether a variable's name says that its value is a secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
 def _refuse_secrets(env: Mapping[str, str]) -> None:
     """A plan is copied into the run directory and published with it."""
     for name, value in env.items():
-        if _SECRET_NAME.search(name) or holds_secret(value):
+        if is_secret_name(name) or holds_secret(value):
             raise EngineArgumentError(
                 f"env.{name}",
                 "looks like a secret, and a plan is kept with its results",

@@ -50,9 +50,9 @@ class LlamaCpp:
         return options_of_help(text)
 
     def build_command(self, command: tuple[str, ...]) -> tuple[str, ...] | None:
-        """See `Engine`. llama-server itself tells its build only once it runs, in `/props`."""
+        """See `Engine`. llama-server tells its build number and commit, and no JSON."""
         ours = any(Path(word).stem == _LOOK_ALIKE or word.endswith(f".{_LOOK_ALIKE}") for word in command)
-        return (*command, "--build-json") if ours else None
+        return (*command, "--build-json" if ours else "--version")
 
     def server_command(self, start: ServerStart) -> ServerCommand:
         """See `Engine`."""

@@ -37,9 +37,13 @@ try:
     git("ls-files", "--error-unmatch", file)
     out["commit"] = git("rev-parse", "HEAD").decode().strip()
     changes = git("diff", "HEAD", "--", ".")
+    new = git("ls-files", "-z", "--others", "--exclude-standard", "--", "*.py").split(b"\\0")
+    for name in filter(None, new):
+        changes += b"new file " + name + open(os.path.join(os.path.dirname(file).encode(), name), "rb").read()
     out["dirty"] = bool(changes)
     out["changes"] = hashlib.sha256(changes).hexdigest() if changes else None
 except Exception: pass
+out["packages"] = {one.metadata["Name"]: one.version for one in importlib.metadata.distributions()}
 print(json.dumps(out))
 """
 """Run by the engine's interpreter. Nothing of SGLang is imported: that takes seconds, and a GPU context."""
