@@ -8,7 +8,7 @@ from importlib import import_module
 from ddconsole import __version__
 
 _CELL_VERBS = ("start", "start-now", "stop", "skip", "retry", "duplicate")
-_RUN_VERBS = ("pause", "resume", "no-new-launches", "stop-run")
+_RUN_VERBS = ("pause", "resume", "no-new-launches", "stop-run", "until")
 
 _MODULES = {
     "open": "ddconsole.commands.attach",
@@ -201,9 +201,12 @@ def _add_steering(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "resume": "go on",
         "no-new-launches": "finish what the running server has to do, start no other",
         "stop-run": "stop now",
+        "until": "be over by a time of the host's day; what does not fit is dropped from the end",
     }
     for name in _RUN_VERBS:
         verb = _verb(verbs, name, run_texts[name])
+        if name == "until":
+            verb.add_argument("time", metavar="HH:MM|none")
         verb.add_argument("run", metavar="RUN", nargs="?")
         verb.add_argument("--because", default="")
         _add_take_control(verb)

@@ -28,6 +28,7 @@ from screens.keys import bindings_at
 from screens.page import PageScreen
 from screens.session import Session
 from screens.spans import Line, Role, line
+from screens.until import UntilScreen
 from screens.widgets.line_bar import LineBar
 from screens.widgets.lines_view import LinesView
 from screens.widgets.sweep_table import SweepTable
@@ -86,6 +87,7 @@ class SweepScreen(ConsoleScreen):
         }
         return commands | {
             "edit": self._edit,
+            "until": self._ask_until,
             "mark": self._mark,
             "mark-range": self._mark_range,
             "mark-shown": self._mark_shown,
@@ -213,6 +215,19 @@ class SweepScreen(ConsoleScreen):
     def _edited(self, cells: Mapping[str, Seen], changes: dict[str, str | None] | None) -> None:
         if changes:
             self._commander.send(BY_ID["edit"], cells, changes)
+
+    def _ask_until(self) -> None:
+        """The deadline is typed; what then fits is the host's to say."""
+
+        def told(text: str | None) -> None:
+            if text:
+                self._commander.send(BY_ID["until"], {}, {"until": text})
+
+        why = self._commander.why_not(BY_ID["until"], ())
+        if why:
+            self.tell(why, bad=True)
+            return
+        self.app.push_screen(UntilScreen(self.session.feed.state), told)
 
     # --- marks and filter
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ddconsole.agent import after_boot
+from ddconsole.agent.deadline_watch import DeadlineWatch
 from ddconsole.agent.debts import CannotDisplace, Debts
 from ddconsole.agent.journal import Journal
 from ddconsole.agent.launch_orders import LaunchOrders
@@ -16,6 +17,7 @@ from ddconsole.agent.takeover import RunnerEvents, bury, clean
 from ddconsole.core import states as st
 from ddconsole.core.clock import Clock
 from ddconsole.core.control import Control, control_to_json
+from ddconsole.core.deadline import BY_DEADLINE, dropped_cells
 from ddconsole.core.engine_identity import engine_changes
 from ddconsole.core.events import (
     EngineSeen,
@@ -92,6 +94,7 @@ class Conductor:
         self._pause_owed = False
         self.trouble = ""
         """What keeps the sweep from going on, while that cannot stand in the journal."""
+        self._deadline = DeadlineWatch(journal, clock)
 
     def wake(self) -> None:
         """Look at once: a command was taken."""
@@ -171,6 +174,7 @@ class Conductor:
         live = self.journal.state.live_launch()
         if live is not None:
             await self._look_after(live)
+        self._deadline.look(asyncio.get_running_loop().time())
         state = self.journal.state
         self._pause_if_due(state)
         live = self.journal.state.live_launch()
@@ -276,11 +280,11 @@ class Conductor:
             return
         if state.phase is not st.RunPhase.RUNNING:
             outcome = "stopped" if state.phase is st.RunPhase.STOPPING else "drained"
-            self.journal.append([RunEnded(outcome)])
+            self.journal.append([RunEnded(BY_DEADLINE if state.paused_by == BY_DEADLINE else outcome)])
             return
         due = next_launch(state)
         if due is None:
-            self.journal.append([RunEnded("complete")])
+            self.journal.append([RunEnded("complete" if not dropped_cells(state) else BY_DEADLINE)])
             return
         if due != self._gated:
             if await self._engine_is_another(state):

@@ -43,6 +43,8 @@ class EngineWatch:
         self._identity: Mapping[str, Any] | None = None
         self._flags: frozenset[str] | None = None
         self._flags_of: object = None
+        self._silent: Mapping[str, str] | None = None
+        """The files of a build that does not tell what it is."""
         self.asked_seconds = 0.0
         """Real seconds that the last look took."""
 
@@ -51,9 +53,10 @@ class EngineWatch:
         if self._identity is not None and self._submission.rehearsal is not None:
             return self._identity
         began = asyncio.get_running_loop().time()
-        build = dict(await self._ask_build())
-        packages = build.pop("packages", None)
         files, model = await asyncio.to_thread(self._files)
+        # The first time both are asked side by side: with SGLang, help is most of what is waited for.
+        build, _ = await asyncio.gather(self._ask_build(files), self._ask_help() if self._flags is None else _nothing())
+        packages = build.pop("packages", None)
         self._identity = {
             "build": build,
             "packages": packages if isinstance(packages, dict) else {},
@@ -61,28 +64,44 @@ class EngineWatch:
             "environment": _configuration(os.environ),
             "model": model,
         }
+        self._flags_of = self._flags_of or self._build_of(self._identity)
         self.asked_seconds = asyncio.get_running_loop().time() - began
         return self._identity
 
     async def known_flags(self) -> frozenset[str] | None:
         """Option strings of the build's help; None when it could not be asked."""
         identity = self._identity or await self.look()
-        build = {name: identity[name] for name in ("build", "packages", "files")}
-        if self._flags is None or build != self._flags_of:
-            text = await self._output(self._engine.help_command(self._command))
-            self._flags = self._engine.flags_of_help(text) or None if text is not None else None
-            self._flags_of = build
+        if self._build_of(identity) != self._flags_of:
+            await self._ask_help()
+            self._flags_of = self._build_of(identity)
         return self._flags
+
+    async def build(self) -> Mapping[str, Any]:
+        """Version and commit as they were asked last; empty where the build does not tell."""
+        identity = self._identity or await self.look()
+        build: Mapping[str, Any] = identity["build"]
+        return build
+
+    @staticmethod
+    def _build_of(identity: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {name: identity[name] for name in ("build", "packages", "files")}
 
     @property
     def _command(self) -> tuple[str, ...]:
         return tuple(self._submission.engine["command"])
 
-    async def _ask_build(self) -> Mapping[str, Any]:
+    async def _ask_help(self) -> None:
+        text = await self._output(self._engine.help_command(self._command))
+        self._flags = self._engine.flags_of_help(text) or None if text is not None else None
+
+    async def _ask_build(self, files: Mapping[str, str]) -> dict[str, Any]:
+        """What the build tells of itself; one that could not tell is not asked again while its files are the same."""
         command = self._engine.build_command(self._command)
-        if command is None:
+        if command is None or files == self._silent:
             return {}
-        return _told(await self._output(command))
+        told = dict(_told(await self._output(command)))
+        self._silent = None if told else files
+        return told
 
     def _files(self) -> tuple[dict[str, str], dict[str, str]]:
         """Marks of the program with what lies beside it, and of the model's files."""
@@ -153,3 +172,7 @@ def _told(text: str | None) -> Mapping[str, Any]:
             return value
     told = [line.strip().removeprefix("version: ") for line in lines if line.startswith(("version: ", "built with "))]
     return {"version": "; ".join(told)[:200]} if told else {}
+
+
+async def _nothing() -> None:
+    return None

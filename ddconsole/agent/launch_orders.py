@@ -4,7 +4,8 @@ import hashlib
 import json
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ddconsole.agent.engine_watch import EngineWatch
 from ddconsole.core.host_state import HostState
@@ -31,8 +32,7 @@ class LaunchOrders:
 
     async def build(self) -> Mapping[str, Any]:
         """Version and commit of the build; empty where it does not tell."""
-        await self._ask_once()
-        return self._build
+        return await self.watch.build()
 
     async def order(self, due: NextLaunch, state: RunState) -> LaunchOrder:
         """The order of the launch that comes next."""

@@ -34,8 +34,11 @@ from ddconsole.agent.telemetry import Telemetry
 from ddconsole.core import states as st
 from ddconsole.core.clock import Clock, ScaledClock
 from ddconsole.core.commands import decide
+from ddconsole.core.deadline import deadline_in_words, next_time_of_day
 from ddconsole.core.displacing import displaced_of
+from ddconsole.core.events import DeadlineSet, Event
 from ddconsole.core.run_state import RunState
+from ddconsole.core.states import RunCommand
 from ddconsole.core.sweep import Deployment
 from ddconsole.core.wire import (
     PROTOCOL,
@@ -183,7 +186,7 @@ class Service:
         journal = Journal.open(run.journal, self.clock, boot=self._boot, pid=os.getpid(), version=__version__)
         sweep_ruins(run.folders())
         if not journal.state.created:
-            journal.append(first_events(submission))
+            journal.append([*first_events(submission), *self._deadline_of(submission)])
         if self._conducting is not None:
             self._conducting.cancel()
         if self._conductor is not None:
@@ -213,6 +216,29 @@ class Service:
         smoking = keep_smoke_record(journal, submission, orders.build, notes)
         self._conducting = asyncio.create_task(self._watch(conductor, smoking), name=f"conduct {run.path.name}")
         return conductor
+
+    def _deadline_of(self, submission: Submission) -> list[Event]:
+        """The plan's deadline as a moment, by this host's clock at the submission."""
+        until = submission.protocol.get("until")
+        if not until:
+            return []
+        now = self.clock.now()
+        at = next_time_of_day(str(until), now)
+        return [DeadlineSet(at, deadline_in_words(at, now), "plan")]
+
+    def _resolved(self, command: Command) -> Command:
+        """`until` with its time of day as a moment; one that is none is refused later, where commands are."""
+        until = command.changes.get("until")
+        if command.name != RunCommand.UNTIL or not until:
+            return command
+        if until == "none":
+            return replace(command, changes={"at": "0", "text": "none"})
+        now = self.clock.now()
+        try:
+            at = next_time_of_day(str(until), now)
+        except ValueError:
+            return replace(command, changes={})
+        return replace(command, changes={"at": str(at), "text": deadline_in_words(at, now)})
 
     async def _watch(self, conductor: Conductor, smoking: Coroutine[Any, Any, None]) -> None:
         """Conduct, and keep the status file that `ddconsole status --short` reads."""
@@ -296,17 +322,7 @@ class Service:
             Busy: the run is over and another one is active.
             OSError: the command could not be written down: it had no effect.
         """
-        refused = self._refused.get(command.id)
-        if refused is not None:
-            return refused
-        answer = self._decide(run, command)
-        if not answer.taken:
-            self._refused[command.id] = answer
-            while len(self._refused) > _MOST_REFUSALS:
-                del self._refused[next(iter(self._refused))]
-        return answer
-
-    def _decide(self, run: RunDirectory, command: Command) -> CommandAnswer:
+        command = self._resolved(command)
         journal = self.journal(run.path.name)
         conductor = self._conductor
         if journal is None or conductor is None:

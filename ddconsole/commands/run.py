@@ -21,7 +21,7 @@ from ddconsole.link.http_client import HttpAgentClient
 from ddconsole.load.prompts import WorkloadTextError
 from ddconsole.planfile.placeholders import resolve_placeholders
 from ddconsole.planfile.plan_file import find_plan, load_plan
-from ddconsole.planfile.submission import PlannedSweep, Rehearsal, plan_sweep, submission_of, unobeyed
+from ddconsole.planfile.submission import PlannedSweep, Rehearsal, plan_sweep, submission_of
 from ddconsole.preflight.check import Outcome, finding_from_json
 from ddconsole.preflight.preflight_text import preflight_lines
 
@@ -102,8 +102,6 @@ def _faults(path: str | None) -> list[Mapping[str, object]]:
 
 async def _run(options: argparse.Namespace, sweep: PlannedSweep, begun: Begun) -> int:
     print(plan_line(sweep), file=sys.stderr)
-    for text in unobeyed(sweep.plan):
-        print(f"note: {text}", file=sys.stderr)
     say_what_ssh_leaves_out(begun.host)
     async with agent_of(begun.host, rehearsal=begun.environment, choice=begun.choice, say=True) as client:
         hello = await client.hello()

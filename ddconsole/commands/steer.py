@@ -41,6 +41,8 @@ def main(options: argparse.Namespace) -> int:
 def _command(options: argparse.Namespace, state: RunState) -> Command:
     cells = matching_cells(state, options.cells) if hasattr(options, "cells") else ()
     changes = _changes(options) if options.verb == "edit" else {}
+    if options.verb == "until":
+        changes = {"until": options.time}
     return one_command(options, options.verb, cells, changes, options.because)
 
 

@@ -120,6 +120,7 @@ _RUN = (
         "finish what the running server has to do, start no other",
         Danger.DESTROY,
     ),
+    _run(st.RunCommand.UNTIL, "u", "until", "be over by a time of the host's day, or have no deadline", Danger.STEER),
     _run(st.RunCommand.STOP, "ctrl+x", "stop now", "end the running cell, the server and the sweep", Danger.DESTROY),
     _run(
         st.RunCommand.SETTLE,

@@ -219,4 +219,5 @@ _RUN_COSTS: dict[st.RunCommand, Callable[[RunState, float], list[str]]] = {
     st.RunCommand.STOP: _stop_run,
     st.RunCommand.SETTLE: _settle,
     st.RunCommand.WAIVE: _waive,
+    st.RunCommand.UNTIL: lambda _state, _at: [],
 }

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from ddconsole.core import events as ev
 from ddconsole.core import states as st
+from ddconsole.core.deadline import dropped_cells
 from ddconsole.core.editing import EditProblem, edit_cell
 from ddconsole.core.preconditions import moved_on, pause_moved_on
 from ddconsole.core.run_state import CellRow, RunState
@@ -88,6 +89,8 @@ def _run_command(state: RunState, command: Command, name: st.RunCommand) -> Deci
         return _refused(f"the run is {state.phase}: {name} means nothing now; possible: {legal}")
     if name is st.RunCommand.RESUME and (why := pause_moved_on(state, command)):
         return _refused(why)
+    if name is st.RunCommand.UNTIL:
+        return _until(state, command)
     if name is st.RunCommand.WAIVE:
         return _waive(state, command)
     if name is st.RunCommand.SETTLE:
@@ -108,7 +111,7 @@ def _run_event(state: RunState, command: Command, name: st.RunCommand) -> tuple[
             return ev.RunDraining(command.by), "no new launches: what the running server has to do is done"
         case st.RunCommand.STOP:
             return ev.RunStopping(command.by), "stopping now"
-        case st.RunCommand.SETTLE | st.RunCommand.WAIVE:
+        case st.RunCommand.SETTLE | st.RunCommand.WAIVE | st.RunCommand.UNTIL:
             raise AssertionError(name)
 
 
@@ -131,6 +134,17 @@ def _waive(state: RunState, command: Command) -> Decision:
     events = [ev.DebtSettled(one, how, waived=True) for one in command.changes]
     text = f"{', '.join(command.changes)}: the run leaves it alone; starting it again is up to you"
     return _taken(command, events, text)
+
+
+def _until(state: RunState, command: Command) -> Decision:
+    """A new deadline, as the host resolved it. A run that ended because of the one before goes on."""
+    at, text = command.changes.get("at"), command.changes.get("text")
+    if at is None or text is None:
+        return _refused("until: write a time of the host's day such as 07:00, or none")
+    events: list[ev.Event] = [ev.DeadlineSet(float(at), text, command.by)]
+    if state.phase is st.RunPhase.ENDED and dropped_cells(state):
+        events.append(ev.RunResumed(command.by))
+    return _taken(command, events, f"until {text}" if float(at) else "no deadline any more")
 
 
 # --- cells

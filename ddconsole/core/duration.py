@@ -11,7 +11,7 @@ from typing import Any
 
 from ddconsole.core import states as st
 from ddconsole.core.expansion import Expansion
-from ddconsole.core.run_state import CellRow, RunState
+from ddconsole.core.run_state import CellRow, LaunchRow, RunState
 from ddconsole.core.sweep import Deployment, WorkloadPoint
 
 FORMAT = 1
@@ -291,7 +291,19 @@ def remaining_of_run(state: RunState) -> float | None:
     return remaining(state, estimates_for(state)).total
 
 
-def _rounds_left(row: CellRow) -> int:
+def running_left(state: RunState, estimates: Estimates, at: float) -> float:
+    """Seconds of what goes on now: the rest of the cell that is measured, of a server's start, and its stop."""
+    row = state.running_cell()
+    seconds = 0.0
+    if row is not None and isinstance(row.state, st.Running):
+        whole = estimates.cell_seconds(state.deployments[row.cell.deployment], row.cell.point)
+        seconds += max(0.0, whole - max(0.0, at - row.state.since))
+    live = state.live_launch()
+    return seconds if live is None else seconds + _live_launch_left(state, live, estimates, at)
+
+
+def rounds_left(row: CellRow) -> int:
+    """Rounds of a cell that are still to be measured, the running one among them."""
     return max(1, row.cell.rounds - len(row.done_attempts()))
 
 
@@ -299,9 +311,9 @@ def _cell_left(state: RunState, row: CellRow, estimates: Estimates, at: float) -
     seconds = estimates.cell_seconds(state.deployments[row.cell.deployment], row.cell.point)
     match row.state:
         case st.Pending():
-            return _rounds_left(row) * seconds
+            return rounds_left(row) * seconds
         case st.Running(since=since):
-            return max(0.0, seconds - max(0.0, at - since)) + (_rounds_left(row) - 1) * seconds
+            return max(0.0, seconds - max(0.0, at - since)) + (rounds_left(row) - 1) * seconds
         case _:
             return None
 
@@ -312,13 +324,18 @@ def _launches_left(state: RunState, estimates: Estimates, at: float) -> float:
     for row in state.cells.values():
         if isinstance(row.state, st.Pending | st.Running):
             name = row.cell.deployment
-            rounds[name] = max(rounds.get(name, 0), _rounds_left(row))
+            rounds[name] = max(rounds.get(name, 0), rounds_left(row))
     live = state.live_launch()
     seconds = 0.0
     if live is not None and live.deployment in rounds:
         rounds[live.deployment] -= 1
-        seconds += estimates.defaults.stop_seconds
-        if isinstance(live.state, st.Planned | st.Starting):
-            whole = estimates.start_seconds(state.deployments[live.deployment])
-            seconds += max(0.0, whole - max(0.0, at - live.planned))
+        seconds += _live_launch_left(state, live, estimates, at)
     return seconds + sum(count * estimates.launch_seconds(state.deployments[name]) for name, count in rounds.items())
+
+
+def _live_launch_left(state: RunState, live: LaunchRow, estimates: Estimates, at: float) -> float:
+    """The rest of its start, and its stop."""
+    if not isinstance(live.state, st.Planned | st.Starting):
+        return estimates.defaults.stop_seconds
+    whole = estimates.start_seconds(state.deployments[live.deployment])
+    return estimates.defaults.stop_seconds + max(0.0, whole - max(0.0, at - live.planned))

@@ -288,6 +288,14 @@ class CellsSkipped:
 
 
 @dataclass(frozen=True, slots=True)
+class CellsPutBack:
+    """Left out before by ddconsole itself, and pending again."""
+
+    cells: tuple[str, ...]
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class CellsPruned:
     """Left out by the protocol."""
 
@@ -319,6 +327,17 @@ class RunPaused:
 
     by: str
     because: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineSet:
+    """When the sweep has to be over, by the host's clock at the moment it was said; `at` = 0 means no deadline."""
+
+    at: float
+    """Wall time."""
+    text: str
+    """`07:00 CET`."""
+    by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,10 +452,12 @@ Event = (
     | CellsMovedFirst
     | CellsRetried
     | CellsSkipped
+    | CellsPutBack
     | CellsPruned
     | CellsUnfit
     | CellStopRequested
     | RunPaused
+    | DeadlineSet
     | HostRechecked
     | RunResumed
     | RunDraining

@@ -220,6 +220,12 @@ def _attempt_started(state: RunState, event: ev.AttemptStarted, at: float) -> Ru
     return replace(state, queue=tuple(name for name in state.queue if name != event.cell))
 
 
+def _skipped_while_it_ran(row: CellRow) -> st.Skipped:
+    if row.stop_by == "deadline":
+        return st.Skipped(row.stop_by, "stopped while it ran: the deadline had come")
+    return st.Skipped("operator", "skipped while it ran")
+
+
 def _end_attempt(row: CellRow, number: int, **changes: Any) -> CellRow:
     attempts = tuple(replace(one, **changes) if one.number == number else one for one in row.attempts)
     return replace(row, attempts=attempts, stop_requested=False, skip_after_stop=False)
@@ -247,7 +253,7 @@ def _attempt_done(state: RunState, event: ev.AttemptDone, at: float) -> RunState
         fingerprint=event.fingerprint,
     )
     if row.skip_after_stop:
-        return _with_cell(state, replace(ended, state=st.Skipped("operator", "skipped while it ran")))
+        return _with_cell(state, replace(ended, state=_skipped_while_it_ran(row)))
     return _with_cell(state, replace(ended, state=st.Done(at) if ended.next_round() is None else st.Pending()))
 
 
@@ -266,7 +272,7 @@ def _attempt_failed(state: RunState, event: ev.AttemptFailed, at: float) -> RunS
         sha256=event.sha256,
     )
     if row.skip_after_stop:
-        return _with_cell(state, replace(ended, state=st.Skipped("operator", "skipped while it ran")))
+        return _with_cell(state, replace(ended, state=_skipped_while_it_ran(row)))
     if may_retry_by_itself(ended, cause, int(_protocol(state).get("retries", 2))):
         return _with_cell(state, replace(ended, state=st.Pending(automatic_retry_of=cause)))
     return _with_cell(state, replace(ended, state=st.Failed(cause, at)))
@@ -299,7 +305,7 @@ def _attempt_stopped(state: RunState, event: ev.AttemptStopped, at: float) -> Ru
     )
     after: st.CellState = st.Stopped(event.by, at)
     if row.skip_after_stop:
-        after = st.Skipped(event.by, "skipped while it ran")
+        after = _skipped_while_it_ran(row)
     return _with_cell(state, replace(ended, state=after))
 
 
@@ -311,7 +317,7 @@ def _attempt_interrupted(state: RunState, event: ev.AttemptInterrupted, at: floa
     cause = st.Cause("INTERRUPTED", event.why, retry=st.Retry.AS_IS)
     ended = _end_attempt(row, event.attempt, outcome=st.CellPhase.INTERRUPTED, ended=at, cause=cause)
     if row.skip_after_stop:
-        return _with_cell(state, replace(ended, state=st.Skipped("operator", "skipped while it ran")))
+        return _with_cell(state, replace(ended, state=_skipped_while_it_ran(row)))
     in_a_row = 0
     for attempt in reversed(ended.attempts):
         if attempt.outcome is not st.CellPhase.INTERRUPTED:
@@ -358,6 +364,14 @@ def _cells_skipped(state: RunState, event: ev.CellsSkipped, at: float) -> RunSta
     return _move(state, event.cells, st.Skipped(event.by, event.because))
 
 
+def _cells_put_back(state: RunState, event: ev.CellsPutBack, at: float) -> RunState:
+    return _move(state, event.cells, st.Pending())
+
+
+def _deadline_set(state: RunState, event: ev.DeadlineSet, at: float) -> RunState:
+    return replace(state, deadline=event)
+
+
 def _cells_pruned(state: RunState, event: ev.CellsPruned, at: float) -> RunState:
     return _move(state, event.cells, st.Pruned(event.because))
 
@@ -371,7 +385,7 @@ def _cell_stop_requested(state: RunState, event: ev.CellStopRequested, at: float
     if row is None:
         return None
     skip = row.skip_after_stop or event.then_skip
-    return _with_cell(state, replace(row, stop_requested=True, skip_after_stop=skip))
+    return _with_cell(state, replace(row, stop_requested=True, skip_after_stop=skip, stop_by=event.by))
 
 
 def _run_phase(state: RunState, phase: st.RunPhase, by: str = "", because: str = "") -> RunState:
@@ -473,6 +487,8 @@ _HANDLERS: dict[type, _Handler] = {
     ev.CellsMovedFirst: _cells_moved_first,
     ev.CellsRetried: _cells_retried,
     ev.CellsSkipped: _cells_skipped,
+    ev.CellsPutBack: _cells_put_back,
+    ev.DeadlineSet: _deadline_set,
     ev.CellsPruned: _cells_pruned,
     ev.CellsUnfit: _cells_unfit,
     ev.CellStopRequested: _cell_stop_requested,

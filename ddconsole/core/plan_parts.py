@@ -179,7 +179,7 @@ class ProtocolPart(PlanPart):
     """Share of failed requests above which a cell fails."""
     canary: Flag = True
     until: v.TimeOfDay | None = None
-    """No new launch after this time of the host's day."""
+    """The time of the host's day at which the sweep has to be over; what does not fit is dropped from the end."""
     launcher: Literal["auto", "process", "systemd"] = "auto"
     """How runners are started: in systemd units of their own, as plain processes, or as units where that works."""
     port: v.Port | None = None

@@ -66,6 +66,8 @@ class CellRow:
     stop_requested: bool = False
     skip_after_stop: bool = False
     edits: tuple[Edit, ...] = ()
+    stop_by: str = ""
+    """Who asked for the stop."""
 
     def done_attempts(self) -> tuple[Attempt, ...]:
         """Those of this revision that count: the first done one of each round."""
@@ -168,6 +170,8 @@ class RunState:
     """Launches up to this one were known when the operator last said to go on."""
     resumed_at: float = 0.0
     """Wall time at which the operator last said to go on."""
+    deadline: ev.DeadlineSet | None = None
+    """What was said last of when it has to be over."""
     engine: Mapping[str, Any] = field(default_factory=dict)
     """What engine, model and configuration were when they were asked last."""
     group: int = 0

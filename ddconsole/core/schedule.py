@@ -55,7 +55,11 @@ def control_for(state: RunState, launch: LaunchRow, generation: int, lease: int)
         cells, ending = (), Ending.NOW
     elif state.phase is st.RunPhase.PAUSED:
         cells, ending = running, Ending.WAIT
-    stopped_by = {row.cell.id: "operator" for row in state.cells.values() if row.stop_requested and _is_running(row)}
+    stopped_by = {
+        row.cell.id: row.stop_by or "operator"
+        for row in state.cells.values()
+        if row.stop_requested and _is_running(row)
+    }
     return Control(generation, lease, cells, ending, stopped_by)
 
 

@@ -336,6 +336,8 @@ class RunCommand(StrEnum):
     """Put back now what the run has stopped."""
     WAIVE = "waive-debts"
     """Leave units that are named alone from now on; the operator sees to them."""
+    UNTIL = "until"
+    """Be over by a time of the host's day, or have no deadline any more."""
 
 
 class ControlCommand(StrEnum):
@@ -351,5 +353,6 @@ RUN_COMMANDS: dict[RunCommand, frozenset[RunPhase]] = {
     RunCommand.STOP: frozenset({RunPhase.RUNNING, RunPhase.PAUSED, RunPhase.DRAINING}),
     RunCommand.SETTLE: frozenset({RunPhase.PAUSED, RunPhase.ENDED}),
     RunCommand.WAIVE: frozenset(RunPhase),
+    RunCommand.UNTIL: frozenset(RunPhase) - {RunPhase.STOPPING},
 }
 """Which command is legal in which phase."""

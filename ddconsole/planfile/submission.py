@@ -89,14 +89,6 @@ def submission_of(sweep: PlannedSweep, run: str, host: str, rehearsal: Rehearsal
     )
 
 
-def unobeyed(plan: Plan) -> tuple[str, ...]:
-    """What a plan asks for that this version reads and does not do, for the operator to see before it begins."""
-    told = []
-    if plan.protocol.until is not None:
-        told.append(f"protocol.until: {plan.protocol.until} is not obeyed yet: the sweep goes on until it is through")
-    return tuple(told)
-
-
 def engine_command(plan: Plan) -> tuple[str, ...]:
     """How the plan's engine is started: its command, or its interpreter with the engine's module."""
     if plan.engine.command is not None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ddconsole.core import states as st
+from ddconsole.core.deadline import dropped_cells
 from ddconsole.core.run_state import Debt, RunState
 from ddconsole.link.client import LinkPhase, LinkState
 from screens.spans import Line, Role, Span, cut, shown
@@ -89,6 +90,7 @@ def _parts(facts: HeaderFacts) -> list[tuple[int, list[Span]]]:
         (5, [(f"– {skipped} skipped", Role.DIM)] if skipped else []),
         (5, [(f"{span_of_time(gone)} gone", Role.DIM)] if gone is not None else []),
         (3, [(f"~{span_of_time(left)} left", Role.PLAIN)] if left else []),
+        (2, _deadline(state)),
         (1, _debts(list(state.debts.values()))),
         (4, [(facts.others, Role.DIM)] if facts.others else []),
         (0, [(" SIMULATED ", Role.ALARM)] if facts.simulated else []),
@@ -103,6 +105,17 @@ def _debts(debts: Sequence[Debt]) -> list[Span]:
     more = f" +{len(debts) - 1}" if debts[1:] else ""
     word = "not put back" if first.problem else "debt"
     return [(f"{word}: {shown(first.what)}{more}", Role.BAD if first.problem else Role.WARN)]
+
+
+def _deadline(state: RunState) -> list[Span]:
+    deadline = state.deadline
+    if deadline is None or not deadline.at:
+        return []
+    number = len(dropped_cells(state))
+    cells = "1 cell" if number == 1 else f"{number} cells"
+    will = "did" if state.phase is st.RunPhase.ENDED else "will"
+    spans = [(f"until {shown(deadline.text)}", Role.PLAIN)]
+    return [*spans, (f", {cells} {will} not fit", Role.WARN)] if number else spans
 
 
 def _is_old(link: LinkState) -> bool:

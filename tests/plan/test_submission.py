@@ -2,14 +2,7 @@
 
 from ddconsole.planfile.placeholders import resolve_placeholders
 from ddconsole.planfile.plan_file import find_plan, load_plan
-from ddconsole.planfile.submission import Rehearsal, plan_sweep, submission_of, unobeyed
-
-
-def test_what_a_plan_asks_for_and_does_not_get_is_said() -> None:
-    ct200 = load_plan(find_plan("ct200-ddtree")).plan
-    (until,) = unobeyed(ct200)
-    assert until.startswith("protocol.until: 07:00 is not obeyed")
-    assert unobeyed(load_plan(find_plan("demo")).plan) == ()
+from ddconsole.planfile.submission import Rehearsal, plan_sweep, submission_of
 
 
 def test_the_host_never_reads_a_file_of_the_operators() -> None:
