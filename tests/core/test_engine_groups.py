@@ -41,8 +41,8 @@ def test_what_could_not_be_asked_is_no_change() -> None:
     assert engine_changes(OLD, {"build": {}, "packages": {}, "model": OLD["model"]}) == ()
 
 
-def test_a_model_that_is_gone_is_a_change() -> None:
-    assert engine_changes(OLD, {"model": {}}) == ("model file m.gguf is gone",)
+def test_a_model_that_is_gone_is_the_gates_business_and_no_other_model() -> None:
+    assert engine_changes(OLD, {"model": {}}) == ()
 
 
 def test_rounds_on_two_engines_are_not_averaged() -> None:
