@@ -76,7 +76,6 @@ class LaunchOrders:
         write_whole(folder.order, order_to_bytes(order))
 
 
-
 async def _sample() -> HostState | None:
     try:
         return await one_sample()
