@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ddconsole.cli import parser
 from ddconsole.core.actions import key_table
+from ddconsole.preflight.register import CHECKS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -29,3 +30,13 @@ def test_every_verb_that_the_readme_names_is_one() -> None:
     named = set(re.findall(r"ddconsole ([a-z][a-z-]+)", README)) - {"prints", "checks", "runs"}
     unknown = {name for name in named if name not in set(action.choices)}
     assert unknown <= {"headless", "brings", "goes", "starts", "shows", "does"}, unknown
+
+
+def test_the_list_of_checks_is_the_registers() -> None:
+    rows = re.findall(
+        r"^\| `([a-z0-9.-]+)` \| (\w+) \| ([^|]+) \|((?: [●◐–] \|){5})$", (ROOT / "CHECKS.md").read_text(), re.MULTILINE
+    )
+
+    assert [(name, tier, proves) for name, tier, proves, _ in rows] == [
+        (one.id, one.tier, one.proves) for one in CHECKS
+    ]

@@ -88,7 +88,8 @@ async def _files(facts: Facts, variables: Mapping[str, str]) -> dict[str, dict[s
         except OSError:
             continue
         lines = [line.partition("#")[0].partition("=") for line in text.splitlines()]
-        found[path] = {name.strip(): value.strip() for name, sign, value in lines if sign}
+        pairs = {name.strip(): value.strip() for name, sign, value in lines if sign}
+        found[path] = {name: value for name, value in pairs.items() if name.startswith("NCCL_")}
     return found
 
 
