@@ -174,4 +174,4 @@ class Commander:
             return
         waived = self._session.feed.state.debts if action.command is st.RunCommand.WAIVE else ()
         seen_then = {row.cell.id: expected[row.cell.id] for row in targets(action, rows)}
-        self.send(action, seen_then, dict.fromkeys(waived))
+        self.send(action, seen_then, dict.fromkeys(waived) or None)

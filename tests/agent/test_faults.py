@@ -97,8 +97,9 @@ async def test_stop_told_twice_stops_once(tmp_path: Path) -> None:
     service.submit(submission([deployment("d01", load_seconds=0.05, pace=0.05)], cells("d01", 2, max_tokens=200)))
     try:
         await until(service, "test-run", lambda state: state.running_cell() is not None)
-        assert service.command(directory(service), Command("one", "stop-run", "test")).taken
-        assert service.command(directory(service), Command("one", "stop-run", "test")).text == "done before"
+        first = service.command(directory(service), Command("one", "stop-run", "test"))
+        assert first.taken
+        assert service.command(directory(service), Command("one", "stop-run", "test")) == first
         refused = service.command(directory(service), Command("two", "stop-run", "test"))
         assert not refused.taken
         assert "the run is stopping" in refused.text
