@@ -41,8 +41,8 @@ class SharedMemory:
         new = {name: one for name, one in _files(self._folder).items() if one not in self._before}
         if not new or new.items() <= self._made.items():
             return
-        held = {path for pid in pids for path in _held_for_writing(pid, self._folder)}
-        made = {name: one for name, one in new.items() if str(self._folder / name) in held}
+        held = {one for pid in pids for one in _held_for_writing(pid, self._folder)}
+        made = {name: one for name, one in new.items() if one in held}
         if made.items() <= self._made.items():
             return
         self._made |= made
@@ -70,8 +70,8 @@ def _clear(made: dict[str, Identity], folder: Path) -> tuple[str, ...]:
     left = {name for name, one in made.items() if there.get(name) == one}
     if not left:
         return ()
-    held = {path for pid in _all_pids() for path in _held(pid, folder)}
-    removed = sorted(name for name in left if str(folder / name) not in held)
+    held = {one for pid in _all_pids() for one in _held(pid, folder)}
+    removed = sorted(name for name in left if made[name] not in held)
     for name in removed:
         with contextlib.suppress(OSError):
             (folder / name).unlink()
@@ -94,34 +94,36 @@ def _all_pids() -> Iterator[int]:
     return (int(one.name) for one in _PROC.glob("[0-9]*"))
 
 
-def _held_for_writing(pid: int, folder: Path) -> Iterator[str]:
-    """Paths below `folder` that a process has mapped shared and writable, or open for writing."""
-    yield from (path for path, mode in _mapped(pid, folder) if mode[1] == "w" and mode[3] == "s")
-    for number, path in _open(pid, folder):
+def _held_for_writing(pid: int, folder: Path) -> Iterator[Identity]:
+    """Files below `folder` that a process has mapped shared and writable, or open for writing."""
+    yield from (one for one, mode in _mapped(pid, folder) if mode[1] == "w" and mode[3] == "s")
+    for number, one in _open(pid, folder):
         with contextlib.suppress(OSError, StopIteration, ValueError):
             lines = (_PROC / str(pid) / "fdinfo" / number).read_text().splitlines()
             flags = int(next(line.split()[1] for line in lines if line.startswith("flags:")), 8)
             if flags & (os.O_WRONLY | os.O_RDWR):
-                yield path
+                yield one
 
 
-def _held(pid: int, folder: Path) -> Iterator[str]:
-    yield from (path for path, _ in _mapped(pid, folder))
-    yield from (path for _, path in _open(pid, folder))
+def _held(pid: int, folder: Path) -> Iterator[Identity]:
+    yield from (one for one, _ in _mapped(pid, folder))
+    yield from (one for _, one in _open(pid, folder))
 
 
-def _mapped(pid: int, folder: Path) -> Iterator[tuple[str, str]]:
+def _mapped(pid: int, folder: Path) -> Iterator[tuple[Identity, str]]:
+    """By device and inode: the C library maps a semaphore under a name that it removes, and links it to another one."""
     with contextlib.suppress(OSError):
         for line in (_PROC / str(pid) / "maps").read_text(errors="surrogateescape").splitlines():
             fields = line.split(None, 5)
             if len(fields) == 6 and fields[5].startswith(f"{folder}/"):
-                yield fields[5], fields[1]
+                major, minor = (int(part, 16) for part in fields[3].split(":"))
+                yield (os.makedev(major, minor), int(fields[4])), fields[1]
 
 
-def _open(pid: int, folder: Path) -> Iterator[tuple[str, str]]:
+def _open(pid: int, folder: Path) -> Iterator[tuple[str, Identity]]:
     with contextlib.suppress(OSError):
         for one in (_PROC / str(pid) / "fd").iterdir():
             with contextlib.suppress(OSError):
-                path = str(one.readlink())
-                if path.startswith(f"{folder}/"):
-                    yield one.name, path
+                if str(one.readlink()).startswith(f"{folder}/"):
+                    about = one.stat()
+                    yield one.name, (about.st_dev, about.st_ino)

@@ -1,6 +1,8 @@
 """Only what a launch provably made is removed from shared memory."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ddconsole.runner.shared_memory import SharedMemory, clear_shared_memory
+from ddconsole.runner.shared_memory import FOLDER, SharedMemory, clear_shared_memory
 
 MAP = """
 import mmap, sys, time
@@ -112,3 +114,26 @@ def test_a_name_that_was_used_again_is_not_the_launchs(tmp_path: Path, holders: 
     notes.write_text(json.dumps({"../notes.json": [notes.stat().st_dev, notes.stat().st_ino], "x": 3}))
     assert clear_shared_memory(notes, shm) == ()
     assert notes.exists()
+
+
+SEMAPHORE = """
+import multiprocessing, os, time
+held = multiprocessing.get_context("spawn").Semaphore()
+print(held._semlock.name, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_semaphore_that_the_c_library_mapped_under_another_name_is_removed(tmp_path: Path, holders: Holders) -> None:
+    """As Python's servers leave them when they are killed with the tracker that should have removed them."""
+    memory = SharedMemory(tmp_path / "notes.json")
+    process = subprocess.Popen([sys.executable, "-c", SEMAPHORE], stdout=subprocess.PIPE, start_new_session=True)
+    holders.all.append(process)
+    assert process.stdout is not None
+    name = "sem." + process.stdout.readline().decode().strip().lstrip("/")
+    assert (FOLDER / name).exists()
+    memory.look([process.pid])
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert memory.clear() == (name,)
+    assert not (FOLDER / name).exists()
