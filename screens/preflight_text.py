@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ddconsole.core.wire import StageStatus
 from screens.spans import EMPTY, Line, Role, Span, cut, joined, labelled, line, shown
 
 _ORDER = ("fail", "unknown", "warn", "skip", "pass")
@@ -27,7 +28,7 @@ def summary_line(findings: Sequence[Mapping[str, Any]]) -> Line:
     spans: list[Span] = [
         (f"{_GLYPHS[name]} {number} {name}", _ROLES[name]) for name, number in counts.items() if number
     ]
-    blocking = sum(bool(one.get("blocks")) and outcome_of(one) == "fail" for one in findings)
+    blocking = sum(_holds_back(one) for one in findings)
     verdict = f"{blocking} hold back the launch" if blocking else "nothing holds back the launch"
     return joined([(" ", Role.PLAIN), *spans, (verdict, Role.BAD if blocking else Role.GOOD)])
 
@@ -59,14 +60,31 @@ def finding_lines(finding: Mapping[str, Any], width: int, *, most: int = 6) -> l
         ("observed", "seen", Role.PLAIN),
         ("expected", "wanted", Role.PLAIN),
         ("remedy", "do", Role.KEY),
+        ("accepted", "accepted", Role.WARN),
         ("evidence", "log", Role.DIM),
     ):
         text = _text(finding.get(name))
         if text:
             lines += labelled(label, text, role, width=width, most=most)
-    if finding.get("blocks") and outcome == "fail":
+    if _holds_back(finding):
         lines += labelled("blocks", "no server is started while this stands", Role.BAD, width=width)
     return lines or [EMPTY]
+
+
+def _holds_back(finding: Mapping[str, Any]) -> bool:
+    return bool(finding.get("blocks")) and outcome_of(finding) == "fail" and not finding.get("accepted")
+
+
+def staging_line(status: StageStatus) -> Line:
+    """How far the staging of the model is, or what came of it."""
+    if status.problem:
+        return line(
+            (f" staging {status.phase}: {shown(status.problem)}", Role.BAD), (f"  {shown(status.do)}", Role.DIM)
+        )
+    if status.phase == "done":
+        return line((" model and draft are staged; ", Role.GOOD), ("r", Role.KEY), (" checks again", Role.DIM))
+    of = f" of {status.total / 1024**3:.1f}" if status.total else ""
+    return line((f" staging {shown(status.file or status.what)}: {status.done / 1024**3:.1f}{of} GiB", Role.LIVE))
 
 
 def _text(value: Any) -> str:

@@ -2,10 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from ddconsole.core.duration import History
 from ddconsole.core.run_state import CellRow
+from ddconsole.core.wire import StageStatus
 from ddconsole.link.feed import RunFeed
 from screens.row_book import RowBook
 
@@ -13,6 +14,29 @@ Finding: TypeAlias = Mapping[str, Any]
 """id, proves, outcome (pass, warn, fail, skip, unknown), observed, expected, evidence, remedy, blocks."""
 Preflight: TypeAlias = Callable[[], Awaitable[Sequence[Finding]]]
 """Runs the checks; raises `AgentError` where that is not possible."""
+
+
+@runtime_checkable
+class PreflightDesk(Protocol):
+    """A `Preflight` that also takes orders. Each raises `AgentError` where that is not possible."""
+
+    async def __call__(self) -> Sequence[Finding]:
+        """Run the checks."""
+        ...
+
+    async def accept(self, check: str, because: str) -> Sequence[Finding]:
+        """Accept a check's finding with a reason; the findings after it."""
+        ...
+
+    async def stage(self) -> StageStatus:
+        """Begin to bring model and draft to where the plan wants them."""
+        ...
+
+    async def staged(self) -> StageStatus:
+        """How far that is."""
+        ...
+
+
 Export: TypeAlias = Callable[[Callable[[str], None]], Awaitable[str]]
 """Writes tables and figures, says how far it is, and answers with the folder; raises `AgentError` or `OSError`."""
 

@@ -17,8 +17,9 @@ from ddconsole.core.row_text import GLYPHS, short_cause
 from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import cell_label
 from ddconsole.core.visible_text import visible_line
-from ddconsole.core.wire import Submission
+from ddconsole.core.wire import StageStatus, Submission
 from ddconsole.link.client import AgentError, LinkPhase
+from ddconsole.link.console_identity import operator
 from ddconsole.link.feed import RunFeed
 from ddconsole.link.feed_run import LiveRunFeed
 from ddconsole.link.http_client import HttpAgentClient
@@ -86,10 +87,27 @@ async def _console(client: HttpAgentClient, feed: RunFeed, folder: Path, stay: S
     if submission is None:
         return await open_app(feed, folder, prompts=client.prompts)
 
-    async def preflight() -> Sequence[Mapping[str, Any]]:
-        return await client.preflight(submission, "standard")
+    return await open_app(feed, folder, _Preflight(client, submission), client.prompts)
 
-    return await open_app(feed, folder, preflight, client.prompts)
+
+class _Preflight:
+    """What the preflight screen asks of the agent, about the run's own plan."""
+
+    def __init__(self, client: HttpAgentClient, submission: Submission) -> None:
+        self._client = client
+        self._submission = submission
+
+    async def __call__(self) -> Sequence[Mapping[str, Any]]:
+        return await self._client.preflight(self._submission, "standard")
+
+    async def accept(self, check: str, because: str) -> Sequence[Mapping[str, Any]]:
+        return await self._client.preflight(self._submission, "standard", accept=check, because=because, by=operator())
+
+    async def stage(self) -> StageStatus:
+        return await self._client.stage(self._submission)
+
+    async def staged(self) -> StageStatus:
+        return await self._client.staged()
 
 
 def _export(folder: Path) -> None:

@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ddconsole.core.wire import StageStatus
 from ddconsole.link.client import LinkLost
 from screens.preflight_text import finding_lines, ordered, outcome_of, summary_line
 from screens.spans import Role, plain
@@ -84,3 +85,64 @@ def test_what_is_no_outcome_is_unknown_and_never_green() -> None:
     assert "[red]v" in text
     assert Role.GOOD not in {role for one in finding_lines(odd, 60) for _, role in one}
     assert "1 unknown" in plain(summary_line([odd]))
+
+
+class Desk(Checks):
+    """Takes orders, and keeps them."""
+
+    def __init__(self, *stagings: StageStatus) -> None:
+        super().__init__(ct200.FINDINGS)
+        self.stagings = list(stagings)
+        self.accepted: list[tuple[str, str]] = []
+
+    async def accept(self, check: str, because: str) -> Sequence[dict[str, Any]]:
+        self.accepted.append((check, because))
+        return [one | {"accepted": f"{because} (mara)"} if one["id"] == check else one for one in ct200.FINDINGS]
+
+    async def stage(self) -> StageStatus:
+        return self.stagings.pop(0)
+
+    async def staged(self) -> StageStatus:
+        return self.stagings.pop(0)
+
+
+async def test_a_finding_is_accepted_with_a_reason_and_holds_nothing_back() -> None:
+    desk = Desk()
+    async with opened(ct200.midway(), preflight=desk) as (app, pilot):
+        await pressed(pilot, "4", "A")
+        await pilot.pause(0.4)
+        await pressed(pilot, *"ours", "enter")
+        await pilot.pause(0.2)
+        assert [because for _, because in desk.accepted] == ["ours"]
+        assert "hold back the launch" not in screen_lines(app)[2]
+        await pressed(pilot, "i")
+        assert "ours (mara)" in screen_text(app)
+
+
+async def test_a_reason_that_is_not_given_accepts_nothing() -> None:
+    desk = Desk()
+    async with opened(ct200.midway(), preflight=desk) as (_, pilot):
+        await pressed(pilot, "4", "A")
+        await pilot.pause(0.4)
+        await pressed(pilot, "escape")
+        assert desk.accepted == []
+
+
+async def test_staging_is_asked_about_and_its_trouble_is_said() -> None:
+    copying = StageStatus(phase="copying", what="/dev/shm/M", file="m.safetensors", done=1 << 30, total=4 << 30)
+    failed = StageStatus(phase="failed", problem="4.0 GiB are needed and 1.0 GiB are free", do="make room there")
+    desk = Desk(copying, failed)
+    async with opened(ct200.midway(), preflight=desk) as (app, pilot):
+        await pressed(pilot, "4", "M")
+        await pilot.pause(0.4)
+        assert "Bring model and draft to the host?" in screen_text(app)
+        await pressed(pilot, "y")
+        assert "staging m.safetensors: 1.0 of 4.0 GiB" in screen_text(app)
+        await pilot.pause(1.3)
+        assert "staging failed: 4.0 GiB are needed" in screen_text(app)
+
+
+async def test_without_a_desk_nothing_is_accepted_or_staged() -> None:
+    async with opened(ct200.midway(), preflight=Checks(ct200.FINDINGS)) as (app, pilot):
+        await pressed(pilot, "4", "A", "M")
+        assert "nothing can be accepted or staged here" in toasts(app)
