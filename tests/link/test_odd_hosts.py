@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -14,8 +15,12 @@ from fake_agent import RUN
 from odd_account import account, folder, mounted, remount
 from remote_agent import Remote
 from sshd import prepared
+from sweeps import cells, deployment, submission
 from waiting import until
 
+from ddconsole.core.wire import Submission
+from ddconsole.link.bundle import BundleExtras
+from ddconsole.link.client import AgentError
 from ddconsole.link.feed_run import LiveRunFeed
 from ddconsole.link.http_client import HttpAgentClient
 from ddconsole.link.ssh_host import connect_ssh
@@ -144,6 +149,67 @@ async def test_a_disk_that_fills_up_during_the_upload_leaves_nothing(cache: Path
         assert not [one for one in (Path(remote.state) / "agent").iterdir() if not one.name.startswith(".")]
         filler.unlink()
         await (await works(remote)).close()
+
+
+# --- the real agent on such a home
+
+SHORT_OF_LOCKS = """
+import errno, fcntl, os
+
+HOME, real = os.path.expanduser("~") + "/", fcntl.flock
+
+
+def flock(descriptor, operation):
+    number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
+    if os.readlink(f"/proc/self/fd/{number}").startswith(HOME):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+    real(number, operation)
+
+
+fcntl.flock = flock
+"""
+"""What a home on NFS without a lock service does to every process of the agent: loaded at its start."""
+
+
+def order() -> Submission:
+    """A run whose server cannot be started: its journal is what matters."""
+    one = submission([deployment("d01")], cells("d01", 1), run="odd-run")
+    return replace(one, engine={**one.engine, "command": ["/nowhere/python"]})
+
+
+async def test_a_home_without_locks_conducts_a_run(cache: Path) -> None:
+    extras = BundleExtras({"no_locks.py": SHORT_OF_LOCKS.encode(), "no_locks.pth": b"import no_locks\n"})
+    with folder() as home, host_of(cache, home) as remote:
+        client = remote.client(remote.agent(module="ddconsole.agent", extras=extras))
+        assert await client.submit(order()) == "odd-run"
+        feed = LiveRunFeed(client, "odd-run")
+        feed.start()
+        await until(lambda: feed.state.created, 30.0)
+        run = Path(remote.state) / "runs" / "odd-run"
+        await until((run / ".agent.json").exists, 30.0)
+        assert not (run / ".agent.lock").exists()
+        await feed.command("stop-run")
+        await feed.close()
+        await client.close()
+
+
+async def test_a_disk_that_is_full_when_the_agent_starts_is_told_when_it_is_needed(cache: Path) -> None:
+    with folder() as home, mounted(home, "size=200m"), host_of(cache, home) as remote:
+        agent = remote.agent(module="ddconsole.agent", extras=BundleExtras())
+        client = remote.client(agent)
+        await client.hello()
+        await client.quit()
+        await client.close()
+        await until(lambda: not remote.agents())
+        fill(home / "filler")
+        client = remote.client(agent)
+        assert (await client.hello()).run is None
+        with pytest.raises(AgentError, match=r"No space left on device|disk is full") as told:
+            await client.submit(order())
+        assert told.value.do
+        (home / "filler").unlink()
+        assert await client.submit(order()) == "odd-run"
+        await client.close()
 
 
 # --- the login shell
