@@ -7,7 +7,7 @@ from ddconsole.core import states as st
 from ddconsole.core.actions import BY_ID
 from ddconsole.core.command_cost import start_in_words
 from ddconsole.core.engine_notes import engine_notes
-from ddconsole.core.figures import DEFINITIONS
+from ddconsole.core.figures import DEFINITIONS, WORTH_TELLING
 from ddconsole.core.row_text import (
     GLYPHS,
     CellFigures,
@@ -260,12 +260,41 @@ def _figures(facts: CellFacts, width: int) -> list[Line]:
     rows = (
         ("server", "" if figures.server_rate is None else f"{figures.server_rate:.1f} tok/s over the cell's wall time"),
         ("TPOT", seconds_short(figures.tpot) and f"{(figures.tpot or 0) * 1000:.2f} ms per output token"),
-        ("gap", seconds_short(figures.chunk_gap) and f"{(figures.chunk_gap or 0) * 1000:.1f} ms between chunks"),
+        ("gap", _gap_text(figures)),
+        ("whole", seconds_short(figures.end_to_end) and f"{figures.end_to_end:.2f} s from sending to the last token"),
+        ("steady", _steady_text(figures)),
+        ("good", _goodput_text(figures)),
+        ("bias", _bias_text(figures)),
         ("accept", f"from {figures.acceptance_source}" if figures.acceptance_source else ""),
         ("engine", "" if engine is None else f"prints {engine:.2f} under the name of acceptance: its own definition"),
         ("tokens", "some output token counts are estimated from chunks" if figures.estimated else ""),
     )
     return [one for name, text in rows if text for one in labelled(name, text, width=width)]
+
+
+def _gap_text(figures: CellFigures) -> str:
+    if not seconds_short(figures.chunk_gap):
+        return ""
+    held = "" if figures.tokens_per_chunk is None else f", {figures.tokens_per_chunk:.2f} tokens in each"
+    return f"{(figures.chunk_gap or 0) * 1000:.1f} ms between chunks{held}"
+
+
+def _steady_text(figures: CellFigures) -> str:
+    if figures.steady_rate is None:
+        return ""
+    return f"{figures.steady_rate:.1f} tok/s in the {figures.steady_seconds or 0:.1f} s in which every stream ran"
+
+
+def _goodput_text(figures: CellFigures) -> str:
+    if figures.goodput is None:
+        return ""
+    return f"{figures.goodput:.2f} requests/s kept the limits of protocol.slo: {figures.good_share or 0:.0%} of all"
+
+
+def _bias_text(figures: CellFigures) -> str:
+    if figures.rate_bias is None or figures.rate_bias < WORTH_TELLING:
+        return ""
+    return f"tok/s may be {figures.rate_bias:.1%} too high: the tokens of the first chunk are not told"
 
 
 def _workload(facts: CellFacts, width: int) -> list[Line]:

@@ -46,6 +46,8 @@ class AttemptFile:
     """What the GPUs did meanwhile: per GPU index, mean and minimum clocks, power, energy, throttling, link."""
     flags: tuple[str, ...] = ()
     cause: Mapping[str, Any] | None = None
+    slo: Mapping[str, Any] = field(default_factory=dict)
+    """The plan's limits for the goodput, seconds."""
     format: int = FORMAT
 
 

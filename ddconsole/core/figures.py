@@ -2,20 +2,31 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ddconsole.core.records import Acceptance, RequestOutcome, RequestRecord, TokenSource
 
 DEFINITIONS: dict[str, str] = {
     "output_rate": (
-        "tok/s: output tokens of a request over the time from its first to its last token, (n - 1) / (last - first); "
-        "median over the requests that succeeded"
+        "tok/s: output tokens of a request over the time from its first to its last token, (n - k) / (last - first); "
+        "k: the tokens that had come with the first text, by the engine where it tells them with each chunk, else one; "
+        "last: the finish_reason; median over the requests that succeeded"
     ),
     "server_rate": "server tok/s: all output tokens of the cell over its wall time, first send to last end",
-    "ttft": "TTFT: request sent to first chunk with text (content or reasoning); median",
-    "tpot": "TPOT: (last - first) / (n - 1) per request; median",
+    "steady_rate": (
+        "steady tok/s: output tokens over the time in which every stream ran, from the last stream's first send until "
+        "the first stream had nothing left to send; a chunk's tokens count at its time"
+    ),
+    "ttft": (
+        "TTFT: request sent to first chunk with text (content or reasoning); median; in an open loop from the time at "
+        "which it was meant to be sent"
+    ),
+    "tpot": "TPOT: (last - first) / (n - k) per request, the inverse of tok/s; median",
+    "end_to_end": "end to end: request sent (open loop: meant to be sent) to its last token; median",
     "chunk_gap": "chunk gap: time between successive chunks with text; under speculation a chunk holds several tokens",
+    "tokens_per_chunk": "tokens a chunk: output tokens over chunks with text",
+    "goodput": "goodput: requests a second, over the wall time, that succeeded and kept every limit of protocol.slo",
     "acceptance": (
         "acceptance length: completion tokens / verify steps of this cell's requests, bonus token included; "
         "1.00 for the baseline"
@@ -25,25 +36,100 @@ DEFINITIONS: dict[str, str] = {
 }
 
 
+WORTH_TELLING = 0.01
+"""A `rate_bias` from which on people are told."""
+
+
 def output_rate(record: RequestRecord) -> float | None:
-    """Output tokens a second of one request, (n - 1) / (last - first); None where it is not defined."""
-    if record.output_tokens is None or record.first_text is None or record.last_text is None:
+    """Output tokens a second of one request, (n - k) / (last - first); None where it is not defined."""
+    last = last_token(record)
+    if record.output_tokens is None or record.first_text is None or last is None:
         return None
-    seconds = record.last_text - record.first_text
-    if record.output_tokens < 2 or seconds <= 0:
+    seconds = last - record.first_text
+    tokens = record.output_tokens - tokens_at_first(record)
+    # Without a second text there is no pace: what lies between the first one and the end may be a server's manners.
+    if tokens < 1 or seconds <= 0 or record.last_text == record.first_text:
         return None
-    return (record.output_tokens - 1) / seconds
+    return tokens / seconds
+
+
+def last_token(record: RequestRecord) -> float | None:
+    """When the last token was there: the `finish_reason`, else the last text. Tokens without text come after it."""
+    if record.last_text is None or record.finished is None:
+        return record.last_text
+    return max(record.last_text, record.finished)
+
+
+def tokens_at_first(record: RequestRecord) -> int:
+    """k: the tokens that had come with the first text; one for each chunk of that read where no engine tells."""
+    told = record.first_chunk_tokens
+    if told is not None and record.first_chunk_source not in (None, TokenSource.ESTIMATED):
+        return max(told, 1)
+    chunks = 1  # each chunk of the same read holds a token at least
+    for gap in record.chunk_gaps_us:
+        if gap:
+            break
+        chunks += 1
+    return chunks
+
+
+def rate_bias(record: RequestRecord) -> float | None:
+    """The share by which `output_rate` is too high if the first text held as many tokens as its length suggests.
+
+    0 where the engine tells the tokens of each chunk; None where there is no rate, or the record is an old one.
+    """
+    if output_rate(record) is None or record.first_chunk_tokens is None or record.output_tokens is None:
+        return None
+    rest = record.output_tokens - record.first_chunk_tokens
+    return (record.output_tokens - tokens_at_first(record)) / rest - 1 if rest > 0 else None
+
+
+def begin(record: RequestRecord) -> float:
+    """From when its latencies count: when it was meant to be sent in an open loop, else when it was sent."""
+    return record.sent if record.intended is None else record.intended
 
 
 def time_to_first_token(record: RequestRecord) -> float | None:
-    """Seconds from sending to the first chunk with text."""
-    return None if record.first_text is None else record.first_text - record.sent
+    """Seconds from `begin` to the first chunk with text."""
+    return None if record.first_text is None else record.first_text - begin(record)
 
 
 def time_per_output_token(record: RequestRecord) -> float | None:
-    """Seconds per output token after the first, (last - first) / (n - 1)."""
+    """Seconds per output token after the first text, (last - first) / (n - k)."""
     rate = output_rate(record)
     return None if rate is None else 1.0 / rate
+
+
+def end_to_end(record: RequestRecord) -> float | None:
+    """Seconds from `begin` to the last token."""
+    last = last_token(record)
+    return None if last is None else last - begin(record)
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """What a request must keep to be a good one, in seconds; None is no limit."""
+
+    ttft: float | None = None
+    tpot: float | None = None
+    e2e: float | None = None
+
+    @staticmethod
+    def from_json(data: Mapping[str, float | None] | None) -> "Slo | None":
+        """As a plan's protocol has it; None without any limit."""
+        limits = {name: (data or {}).get(name) for name in ("ttft", "tpot", "e2e")}
+        return Slo(**limits) if any(limit is not None for limit in limits.values()) else None
+
+    def kept_by(self, record: RequestRecord) -> bool:
+        """Whether the request succeeded within every limit. An answer of one token keeps every `tpot`."""
+        if record.outcome is not RequestOutcome.OK:
+            return False
+        told = (
+            (self.ttft, time_to_first_token(record)),
+            (self.tpot, time_per_output_token(record)),
+            (self.e2e, end_to_end(record)),
+        )
+        return all(limit is None or value is None or value <= limit for limit, value in told)
 
 
 def percentile(values: Sequence[float], fraction: float) -> float:
@@ -85,22 +171,42 @@ class Summary:
     """Some output token count was estimated from chunks."""
     achieved_concurrency: float | None
     """Mean number of requests in flight over the wall time."""
+    end_to_end: float | None = None
+    goodput: float | None = None
+    """Requests a second within the plan's limits; None without limits."""
+    good_share: float | None = None
+    """Of all requests, those within the limits."""
+    steady_rate: float | None = None
+    """Tokens a second while all streams ran; None for one stream, an open loop, or streams that never overlapped."""
+    steady_seconds: float | None = None
+    rate_bias: float | None = None
+    """The share by which `output_rate` may be too high because no engine told the tokens of the first chunk; median."""
+    send_delay: float | None = None
+    """Open loop: seconds by which requests were sent later than meant, the worst."""
 
 
-def summarise(records: Sequence[RequestRecord], acceptance: Acceptance | None = None) -> Summary:
+def summarise(
+    records: Sequence[RequestRecord], acceptance: Acceptance | None = None, slo: Slo | None = None
+) -> Summary:
     """Make the figures of one attempt from its request records.
 
     Args:
         records: all requests of the attempt, in any order.
         acceptance: from the engine's counters over this cell, where requests do not tell; `acceptance_of` the
             records is used first.
+        slo: limits for the goodput.
     """
     good = [record for record in records if record.outcome is RequestOutcome.OK]
     rates = _known(output_rate(record) for record in good)
     firsts = _known(time_to_first_token(record) for record in good)
     gaps = [gap / 1e6 for record in good for gap in record.chunk_gaps_us]
     tokens = sum(record.output_tokens or 0 for record in good)
-    wall = max((r.end for r in records), default=0.0) - min((r.sent for r in records), default=0.0)
+    wall = max((r.end for r in records), default=0.0) - min((begin(r) for r in records), default=0.0)
+    biases = _known(rate_bias(record) for record in good)
+    ends = _known(end_to_end(record) for record in good)
+    kept = sum(1 for record in records if slo.kept_by(record)) if slo else 0
+    steady = steady_window(records)
+    delays = [record.sent - record.intended for record in records if record.intended is not None]
     chunks = sum(record.chunks for record in good)
     busy = sum(record.end - record.sent for record in records)
     return Summary(
@@ -120,7 +226,49 @@ def summarise(records: Sequence[RequestRecord], acceptance: Acceptance | None = 
         cached_tokens=sum(record.cached_tokens or 0 for record in good),
         estimated_tokens=any(record.token_source is TokenSource.ESTIMATED for record in good),
         achieved_concurrency=busy / wall if wall > 0 else None,
+        end_to_end=statistics.median(ends) if ends else None,
+        goodput=kept / wall if slo and wall > 0 else None,
+        good_share=kept / len(records) if slo and records else None,
+        steady_rate=tokens_within(good, *steady) / (steady[1] - steady[0]) if steady else None,
+        steady_seconds=steady[1] - steady[0] if steady else None,
+        rate_bias=statistics.median(biases) if biases else None,
+        send_delay=max(delays) if delays else None,
     )
+
+
+def steady_window(records: Sequence[RequestRecord]) -> tuple[float, float] | None:
+    """From when every stream ran until the first one had nothing left to send; None where there is no such time."""
+    if any(record.intended is not None for record in records):
+        return None
+    first: dict[int, float] = {}
+    last: dict[int, float] = {}
+    for record in records:
+        first[record.stream] = min(record.sent, first.get(record.stream, math.inf))
+        last[record.stream] = max(record.end, last.get(record.stream, -math.inf))
+    if len(first) < 2:
+        return None
+    began, ended = max(first.values()), min(last.values())
+    return (began, ended) if ended > began else None
+
+
+def tokens_within(records: Iterable[RequestRecord], began: float, ended: float) -> float:
+    """Output tokens that came after `began` and not after `ended`.
+
+    Chunks after the first read share what it left evenly: engines seldom tell the tokens of each.
+    """
+    tokens = 0.0
+    for record in records:
+        if record.first_text is None or not record.output_tokens:
+            continue
+        at = record.first_text
+        alone = len(record.chunk_gaps_us) == 0
+        first = record.output_tokens if alone else min(tokens_at_first(record), record.output_tokens)
+        share = 0.0 if alone else (record.output_tokens - first) / len(record.chunk_gaps_us)
+        tokens += first if began < at <= ended else 0
+        for gap in record.chunk_gaps_us:
+            at = min(at + gap / 1e6, record.last_text or at)  # the gaps are whole microseconds
+            tokens += share if began < at <= ended else 0.0
+    return tokens
 
 
 def acceptance_of(records: Sequence[RequestRecord]) -> Acceptance | None:

@@ -163,6 +163,14 @@ def _warmup(value: Any) -> Any:
     return value
 
 
+class SloPart(PlanPart):
+    """Limits of a request that counts as good, in seconds. `ttft`, `tpot` and `e2e` as the figures define them."""
+
+    ttft: v.Latency | None = None
+    tpot: v.Latency | None = None
+    e2e: v.Latency | None = None
+
+
 class ProtocolPart(PlanPart):
     """How the sweep is measured. Times in seconds."""
 
@@ -182,6 +190,10 @@ class ProtocolPart(PlanPart):
     """The time of the host's day at which the sweep has to be over; what does not fit is dropped from the end."""
     launcher: Literal["auto", "process", "systemd"] = "auto"
     """How runners are started: in systemd units of their own, as plain processes, or as units where that works."""
+    slo: SloPart = Field(default_factory=SloPart)
+    """For the goodput; changes nothing of what is measured."""
+    count_each_chunk: Flag = False
+    """Ask the engine to tell its count with every chunk: the first one's tokens are then known, for longer chunks."""
     port: v.Port | None = None
     """First port of servers; free ones of the system without it."""
 

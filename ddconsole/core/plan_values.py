@@ -1,5 +1,6 @@
 """The kinds of values in a plan, each with the error that its field shows."""
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeAlias
@@ -281,6 +282,22 @@ def _duration(value: Any) -> Any:
 
 Duration = Annotated[float, BeforeValidator(_duration)]
 """Seconds."""
+
+
+_LATENCY = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s)")
+
+
+def _latency(value: Any) -> Any:
+    match = _LATENCY.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is not None:
+        value = float(match[1]) / (1000 if match[2] == "ms" else 1)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise refusal("E210", f"expected a time of a request, got {shown(value)}", "write 0.5, 0.5s or 500ms")
+    return float(value)
+
+
+Latency = Annotated[float, BeforeValidator(_latency)]
+"""Seconds: `0.5`, `0.5s` or `500ms`."""
 
 
 def _time_of_day(value: Any) -> Any:

@@ -89,6 +89,15 @@ class RequestRecord:
     acceptance: Acceptance | None = None
     text: str = ""
     """The output itself, for comparing methods and for replaying turns."""
+    finished: float | None = None
+    """Time of the `finish_reason`: the last token was there, also one that has no text, such as the end-of-text token.
+    None where the server sent none, and in older records."""
+    first_chunk_tokens: int | None = None
+    """Tokens that had come with the read that held the first text: what of the output cost no time after it."""
+    first_chunk_source: TokenSource | None = None
+    """Who counted them. `estimated` is by the first text's share of the whole, and enters no figure but the bias."""
+    intended: float | None = None
+    """When an open loop meant to send it; its latencies count from here. None in the other modes."""
 
 
 @dataclass(frozen=True, slots=True)

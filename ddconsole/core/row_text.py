@@ -50,6 +50,13 @@ class CellFigures:
     requests: int
     succeeded: int
     attempts: int
+    end_to_end: float | None = None
+    tokens_per_chunk: float | None = None
+    goodput: float | None = None
+    good_share: float | None = None
+    steady_rate: float | None = None
+    steady_seconds: float | None = None
+    rate_bias: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +154,13 @@ def cell_figures(row: CellRow) -> CellFigures | None:
         requests=sum(_count(attempt.figures, "requests") for attempt in attempts),
         succeeded=sum(_count(attempt.figures, "succeeded") for attempt in attempts),
         attempts=len(attempts),
+        end_to_end=_median(_numbers(attempts, "end_to_end")),
+        tokens_per_chunk=_median(_numbers(attempts, "tokens_per_chunk")),
+        goodput=_median(_numbers(attempts, "goodput")),
+        good_share=_median(_numbers(attempts, "good_share")),
+        steady_rate=_median(_numbers(attempts, "steady_rate")),
+        steady_seconds=_median(_numbers(attempts, "steady_seconds")),
+        rate_bias=_median(_numbers(attempts, "rate_bias")),
     )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from ddconsole.core.records import Acceptance, RequestOutcome, RequestRecord, TokenSource
 from ddconsole.core.visible_text import visible
-from ddconsole.load.engine_counts import EngineCounts
+from ddconsole.load.engine_counts import EngineCounts, tokens_told_in
+from ddconsole.load.first_read import FirstRead
 from ddconsole.load.server_error import LONGEST_ERROR, error_of
 from ddconsole.load.sse import EventSplitter
 
@@ -46,6 +47,8 @@ class ChatStream:
         self._counts = EngineCounts()
         self._first_text: float | None = None
         self._last_text: float | None = None
+        self._finished: float | None = None
+        self._first_read = FirstRead()
         self._gaps_us: list[int] = []
         self._text: list[str] = []
         self._content: list[str] = []
@@ -88,6 +91,7 @@ class ChatStream:
         if cancelled:
             outcome, error = RequestOutcome.CANCELLED, None
         text = _whole_characters("".join(self._text))
+        first_tokens, first_source = self._first_read.tokens(tokens, source, self.chunks, len(text))
         return RequestRecord(
             index=self._identity.index,
             repetition=self._identity.repetition,
@@ -111,6 +115,9 @@ class ChatStream:
             text_sha256=hashlib.sha256(text.encode()).hexdigest(),
             acceptance=self._acceptance(tokens),
             text=text,
+            finished=self._finished,
+            first_chunk_tokens=first_tokens,
+            first_chunk_source=first_source,
         )
 
     def _acceptance(self, tokens: int | None) -> Acceptance | None:
@@ -136,18 +143,20 @@ class ChatStream:
         choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict):
-                self._take_choice(at, choice)
+                self._take_choice(at, chunk, choice)
 
-    def _take_choice(self, at: float, choice: Mapping[str, Any]) -> None:
+    def _take_choice(self, at: float, chunk: Mapping[str, Any], choice: Mapping[str, Any]) -> None:
         delta = choice.get("delta")
         if not isinstance(delta, dict):
             delta = {"content": choice.get("text")}  # the older completions protocol
         reasoning = _text(delta.get("reasoning_content")) or _text(delta.get("reasoning"))
-        content = _text(delta.get("content"))
+        content = _text(delta.get("content")) or _tool_call(delta)
         if reasoning or content:
             self._take_text(at, reasoning, content)
+            if at == self._first_text:
+                self._first_read.take(len(reasoning) + len(content), tokens_told_in(chunk, choice))
         self._counts.take(choice)
-        self._take_finish(choice.get("finish_reason"))
+        self._take_finish(at, choice.get("finish_reason"))
 
     def _take_text(self, at: float, reasoning: str, content: str) -> None:
         if self._last_text is None:
@@ -159,9 +168,11 @@ class ChatStream:
         self._text += (reasoning, content)
         self._content.append(content)
 
-    def _take_finish(self, reason: Any) -> None:
+    def _take_finish(self, at: float, reason: Any) -> None:
         if reason is None:
             return
+        if self._finished is None:
+            self._finished = at
         detail = None
         if isinstance(reason, dict):
             detail = reason.get("message")
@@ -195,6 +206,14 @@ class ChatStream:
             return False
         # A chunk may hold several tokens: an estimate below the length is no proof where the engine says it reached it.
         return source is not TokenSource.ESTIMATED or self._finish_reason != "length"
+
+
+def _tool_call(delta: Mapping[str, Any]) -> str:
+    """What a chunk says of tool calls: output like any other, where a server's parser took it out of the content."""
+    calls = delta.get("tool_calls")
+    functions = [one.get("function") for one in calls if isinstance(one, dict)] if isinstance(calls, list) else []
+    told = [one for one in functions if isinstance(one, dict)]
+    return "".join(_text(one.get("name")) + _text(one.get("arguments")) for one in told)
 
 
 def _text(value: Any) -> str:

@@ -43,12 +43,7 @@ class EngineCounts:
 
         A count of zero beside chunks with text is no count.
         """
-        told = (
-            (_whole(self._usage, "completion_tokens"), TokenSource.USAGE),
-            (_whole(self._meta_info, "completion_tokens"), TokenSource.META_INFO),
-            (_whole(self._timings, "predicted_n"), TokenSource.TIMINGS),
-        )
-        for count, source in told:
+        for count, source in _output_counts(self._usage, self._meta_info, self._timings):
             if count is not None and (count > 0 or not chunks):
                 return count, source
         return (chunks, TokenSource.ESTIMATED) if chunks else (None, None)
@@ -106,6 +101,27 @@ class EngineCounts:
             if isinstance(value, int | float) and not isinstance(value, bool):
                 return float(value)
         return None
+
+
+def tokens_told_in(*parts: Mapping[str, Any]) -> tuple[int, TokenSource] | None:
+    """The output tokens so far, as one chunk and its choice tell them; None where they do not."""
+    for part in parts:
+        if not _TELLING.isdisjoint(part):
+            told = (_object(part, name) for name in ("usage", "meta_info", "timings"))
+            for count, source in _output_counts(*told):
+                if count:
+                    return count, source
+    return None
+
+
+def _output_counts(
+    usage: Mapping[str, Any], meta_info: Mapping[str, Any], timings: Mapping[str, Any]
+) -> tuple[tuple[int | None, TokenSource], ...]:
+    return (
+        (_whole(usage, "completion_tokens"), TokenSource.USAGE),
+        (_whole(meta_info, "completion_tokens"), TokenSource.META_INFO),
+        (_whole(timings, "predicted_n"), TokenSource.TIMINGS),
+    )
 
 
 def _object(part: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -43,11 +43,21 @@ def cell_fields(result: ResultSet, cell: CellResult) -> dict[str, Field]:
         "acceptance_steps": acceptance.steps if acceptance else None,
         "acceptance_source": acceptance.source if acceptance else "",
     }
-    for name, times in (("ttft", figures.ttft if figures else None), ("tpot", figures.tpot if figures else None)):
+    distributions = (
+        ("ttft", figures.ttft if figures else None),
+        ("tpot", figures.tpot if figures else None),
+        ("end_to_end", figures.end_to_end if figures else None),
+    )
+    for name, times in distributions:
         for fraction in PERCENTILES:
             fields[f"{name}_p{fraction * 100:.0f}_s"] = times.at(fraction) if times else None
     fields |= {
         "chunk_gap_s": figures.chunk_gap if figures else None,
+        "tokens_per_chunk": figures.tokens_per_chunk if figures else None,
+        "goodput": figures.goodput if figures else None,
+        "steady_rate": figures.steady_rate if figures else None,
+        "steady_seconds": figures.steady_seconds if figures else None,
+        "output_rate_bias": figures.rate_bias if figures else None,
         "step_time_s": figures.step_time if figures else None,
         "cached_tokens": figures.cached_tokens if figures else None,
         "achieved_concurrency": figures.achieved_concurrency if figures else None,

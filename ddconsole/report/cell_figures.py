@@ -4,7 +4,15 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from ddconsole.core.attempt_file import AttemptFile, acceptance_from_json
-from ddconsole.core.figures import Summary, output_rate, summarise, time_per_output_token, time_to_first_token
+from ddconsole.core.figures import (
+    Slo,
+    Summary,
+    end_to_end,
+    output_rate,
+    summarise,
+    time_per_output_token,
+    time_to_first_token,
+)
 from ddconsole.core.records import Acceptance, RequestRecord
 from ddconsole.report.result_set import PERCENTILES, CellFigures, CountedAttempt, Distribution
 from ddconsole.report.statistics import Observations, certified_percentile, median_estimate, observe
@@ -13,7 +21,8 @@ from ddconsole.report.statistics import Observations, certified_percentile, medi
 def counted_attempt(file: AttemptFile) -> CountedAttempt:
     """An attempt with the figures of its records; acceptance from the engine's counters where no record tells it."""
     told = file.figures.get("acceptance")
-    summary = summarise(file.requests, acceptance_from_json(told) if isinstance(told, Mapping) else None)
+    acceptance = acceptance_from_json(told) if isinstance(told, Mapping) else None
+    summary = summarise(file.requests, acceptance, Slo.from_json(file.slo))
     return CountedAttempt(
         number=file.attempt,
         launch=file.launch,
@@ -63,6 +72,12 @@ def figures_of(
         cached_tokens=sum(one.cached_tokens for one in summaries),
         achieved_concurrency=_mean_over_time(summaries),
         branches=_branches(files),
+        end_to_end=_distribution(_observed(files, end_to_end)),
+        tokens_per_chunk=_median([one.tokens_per_chunk for one in summaries]),
+        goodput=_median([one.goodput for one in summaries]),
+        steady_rate=_median([one.steady_rate for one in summaries]),
+        steady_seconds=_median([one.steady_seconds for one in summaries]),
+        rate_bias=_median([one.rate_bias for one in summaries]),
     )
 
 

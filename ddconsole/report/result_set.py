@@ -67,6 +67,15 @@ class CellFigures:
     chunk_gap: float | None
     cached_tokens: int
     achieved_concurrency: float | None
+    end_to_end: Distribution | None = None
+    tokens_per_chunk: float | None = None
+    goodput: float | None = None
+    """Requests a second within the plan's limits; median of the attempts, as the four below."""
+    steady_rate: float | None = None
+    """Tokens a second while every stream ran."""
+    steady_seconds: float | None = None
+    rate_bias: float | None = None
+    """The share by which the output rate may be too high: see `core.figures.rate_bias`."""
     speed_up: Estimate | None = None
     """Against the baseline's median at the same tensor-parallel size and workload point."""
     branches: bool | None = None

@@ -10,12 +10,13 @@ from typing import Any
 from ddconsole.core.attempt_file import AttemptFile, attempt_to_json
 from ddconsole.core.clock import Clock
 from ddconsole.core.control import WantedCell
-from ddconsole.core.figures import Summary, summarise
+from ddconsole.core.figures import WORTH_TELLING, Slo, Summary, summarise
 from ddconsole.core.fingerprint import fingerprint, fingerprint_parts
 from ddconsole.core.records import CellProgress, RequestOutcome, RequestRecord
 from ddconsole.core.states import Cause, Retry
 from ddconsole.core.sweep import Sampling, WorkloadPoint, to_json
 from ddconsole.engines.engine import Counters, Engine, Flush, Readiness, ServerApi, ServerStart
+from ddconsole.engines.openai_api import counting_each_chunk
 from ddconsole.load.prompts import WorkloadTexts
 from ddconsole.load.task import LoadTask, Prompt
 from ddconsole.runner.acceptance import cell_acceptance, counter_flags, with_steps
@@ -235,7 +236,8 @@ class CellMeasurement:
         before, after = counters
         speculating = self._order.deployment.speculative is not None or _speculates(self._order)
         acceptance = cell_acceptance(records, before, after, speculating=speculating)
-        figures = replace(summarise(records), acceptance=acceptance)
+        slo = dict(self._order.protocol.get("slo") or {})
+        figures = replace(summarise(records, slo=Slo.from_json(slo)), acceptance=acceptance)
         cancelled = interruption.stopped and not interruption.died
         cause = None if cancelled else time.void() or _failure(wanted, figures, records, result, self._order.protocol)
         if interruption.died:
@@ -244,6 +246,8 @@ class CellMeasurement:
         flags = (*notes, *counter_flags(records, before, after)) if kind == "done" else notes
         if figures.estimated_tokens:
             flags = (*flags, "output tokens were estimated from chunks: the engine told no usage")
+        if figures.rate_bias is not None and figures.rate_bias >= WORTH_TELLING:
+            flags = (*flags, _bias_flag(figures.rate_bias))
         ended = self._clock.now()
         samples = samples_between(self._run.path / "telemetry.jsonl", time.began, ended)
         hardware = hardware_record(samples, self._order.deployment.placement.gpus, ended - time.began)
@@ -272,6 +276,7 @@ class CellMeasurement:
             hardware=hardware,
             flags=flags,
             cause=to_json(cause) if cause else None,
+            slo=slo,
         )
         sha256 = self._write(wanted, attempt)
         suspect = cause is not None and cause.id in {"STALL", "CONNECTION"}
@@ -298,6 +303,7 @@ class CellMeasurement:
 
     def _task(self, cell: str, attempt: int, point: WorkloadPoint) -> LoadTask:
         conversation = point.kind == "conversation"
+        body = self._engine.request_body(self._start, point)
         prompts = (_CANARY,) if point.prompts == _CANARY.name else self._texts.prompts.get(point.prompts, ())
         return LoadTask(
             cell=cell,
@@ -307,7 +313,7 @@ class CellMeasurement:
             point=point,
             prompts=() if conversation else prompts,
             script=self._texts.scripts[point.prompts] if conversation else None,
-            body=self._engine.request_body(self._start, point),
+            body=counting_each_chunk(body) if self._order.protocol.get("count_each_chunk") else body,
         )
 
     def _any_prompts(self) -> str:
@@ -340,6 +346,13 @@ def _failure(
     if wanted.cell.point.kind == "conversation" and len(records) < planned:
         return Cause("CONVERSATION-SHORT", f"only {len(records)} of {planned} turns were sent", do="read the turns")
     return None
+
+
+def _bias_flag(bias: float) -> str:
+    return (
+        f"tok/s may be {bias:.1%} too high: the first chunks look as if they held several tokens, and the engine does "
+        "not tell how many → protocol.count_each_chunk: true asks it to"
+    )
 
 
 def _planned(point: WorkloadPoint) -> int:

@@ -43,6 +43,9 @@ def test_every_value_of_the_small_plan_arrives(small: Plan) -> None:
         "failure_limit": 0.1,
         "canary": False,
         "until": "07:00",
+        "launcher": "auto",
+        "slo": {"ttft": None, "tpot": None, "e2e": None},
+        "count_each_chunk": False,
         "port": 30000,
     }
     assert small.placement.gpus == {1: (3,), 2: (2, 3)}
@@ -136,3 +139,12 @@ def test_placeholders_that_stand_for_nothing(model: str, command: str, expected:
     with pytest.raises(PlanError) as refused:
         resolve_placeholders(plan)
     assert str(refused.value).startswith(expected)
+
+
+def test_limits_of_a_good_request_are_seconds_or_milliseconds(small_text: str) -> None:
+    text = small_text.replace("protocol:\n", "protocol:\n  slo: {ttft: 0.5, tpot: 50ms, e2e: 20s}\n", 1)
+    slo = parse_plan(text, "small.yaml").protocol.slo
+    assert (slo.ttft, slo.tpot, slo.e2e) == (0.5, 0.05, 20.0)
+    for bad in ("-1", "fast", "true", "0"):
+        with pytest.raises(PlanError, match=r"write 0\.5, 0\.5s or 500ms"):
+            parse_plan(text.replace("50ms", bad), "small.yaml")
