@@ -4,13 +4,13 @@ Total (an unknown event changes nothing and is counted), without clocks, and the
 offline viewer.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from ddconsole.core import events as ev
 from ddconsole.core import states as st
-from ddconsole.core.run_state import Attempt, CellRow, Controller, Debt, Edit, LaunchRow, Notice, RunState
+from ddconsole.core.fold_launches import LAUNCH_HANDLERS, Handler, running_row, with_cell, with_launch
+from ddconsole.core.run_state import CellRow, Controller, Debt, Edit, Notice, RunState
 from ddconsole.core.sweep import cell_from_json, deployment_from_json
 
 
@@ -34,7 +34,7 @@ def apply(state: RunState, entry: ev.Entry) -> RunState:
         if launch is not None:
             if entry.origin.n <= launch.taken_over:
                 return state
-            state = _with_launch(state, replace(launch, taken_over=entry.origin.n))
+            state = with_launch(state, replace(launch, taken_over=entry.origin.n))
     handler = _HANDLERS.get(type(entry.event))
     if handler is None:
         return state
@@ -43,16 +43,6 @@ def apply(state: RunState, entry: ev.Entry) -> RunState:
 
 
 # Each handler gives the new state, or None where the tables do not allow the event.
-
-_Handler = Callable[[RunState, Any, float], RunState | None]
-
-
-def _with_cell(state: RunState, row: CellRow) -> RunState:
-    return replace(state, cells={**state.cells, row.cell.id: row})
-
-
-def _with_launch(state: RunState, row: LaunchRow) -> RunState:
-    return replace(state, launches={**state.launches, row.number: row})
 
 
 def _run_created(state: RunState, event: ev.RunCreated, at: float) -> RunState | None:
@@ -82,7 +72,7 @@ def _cell_added(state: RunState, event: ev.CellAdded, at: float) -> RunState | N
         return None
     row = CellRow(cell, st.Pending())
     if cell.derived_from not in state.cells:
-        return _with_cell(state, row)
+        return with_cell(state, row)
     cells: dict[str, CellRow] = {}
     for name, one in state.cells.items():
         cells[name] = one
@@ -97,7 +87,7 @@ def _cell_edited(state: RunState, event: ev.CellEdited, at: float) -> RunState |
     if row is None or isinstance(row.state, st.Running) or cell.deployment not in state.deployments:
         return None
     edit = Edit(cell.revision, event.by, event.changes)
-    return _with_cell(state, replace(row, cell=cell, state=st.Pending(), edits=(*row.edits, edit)))
+    return with_cell(state, replace(row, cell=cell, state=st.Pending(), edits=(*row.edits, edit)))
 
 
 def _command_taken(state: RunState, event: ev.CommandTaken, at: float) -> RunState:
@@ -108,225 +98,6 @@ def _control_taken(state: RunState, event: ev.ControlTaken, at: float) -> RunSta
     if event.epoch <= (state.controller.epoch if state.controller else 0):
         return None
     return replace(state, controller=Controller(event.by, event.console, event.epoch, at, event.where))
-
-
-# --- launches
-
-
-def _launch_planned(state: RunState, event: ev.LaunchPlanned, at: float) -> RunState | None:
-    if event.launch in state.launches or event.deployment not in state.deployments:
-        return None
-    row = LaunchRow(event.launch, event.deployment, event.round, st.Planned(), planned=at)
-    return _with_launch(state, row)
-
-
-def _engine_seen(state: RunState, event: ev.EngineSeen, at: float) -> RunState:
-    return replace(state, engine=event.identity, group=state.group + 1 if event.changes else state.group)
-
-
-def _launch_moved(state: RunState, number: int, to: st.LaunchState, **changes: Any) -> RunState | None:
-    row = state.launches.get(number)
-    if row is None or to.phase not in st.LAUNCH_TRANSITIONS[row.state.phase]:
-        return None
-    return _with_launch(state, replace(row, state=to, **changes))
-
-
-def _launch_starting(state: RunState, event: ev.LaunchStarting, at: float) -> RunState | None:
-    row = state.launches.get(event.launch)
-    if row is None:
-        return None
-    since = row.state.since if isinstance(row.state, st.Starting) and row.state.step == event.step else at
-    return _launch_moved(
-        state,
-        event.launch,
-        st.Starting(event.step, event.progress, since),
-        pid=event.pid if event.pid is not None else row.pid,
-        port=event.port if event.port is not None else row.port,
-    )
-
-
-def _launch_ready(state: RunState, event: ev.LaunchReady, at: float) -> RunState | None:
-    return _launch_moved(
-        state,
-        event.launch,
-        st.Ready(at),
-        effective=event.effective,
-        build=event.build,
-        start_seconds=event.start_seconds,
-        canary=event.canary,
-    )
-
-
-def _launch_stopping(state: RunState, event: ev.LaunchStopping, at: float) -> RunState | None:
-    return _launch_moved(state, event.launch, st.Stopping(event.step, event.deadline))
-
-
-def _launch_dirty(state: RunState, event: ev.LaunchDirty, at: float) -> RunState | None:
-    return _launch_moved(state, event.launch, st.Dirty(event.holders))
-
-
-def _launch_gone(state: RunState, event: ev.LaunchGone, at: float) -> RunState | None:
-    row = state.launches.get(event.launch)
-    if row is not None and isinstance(row.state, st.LaunchFailed):
-        return state
-    return _launch_moved(state, event.launch, st.Gone(at))
-
-
-def _launch_failed(state: RunState, event: ev.LaunchFailed, at: float) -> RunState | None:
-    """The launch failed; before it was ready, its waiting cells say so once, together, where the cause repeats."""
-    before = state.launches.get(event.launch)
-    cause = _cause(event)
-    moved = _launch_moved(state, event.launch, st.LaunchFailed(cause, at), cause=cause)
-    if moved is None or before is None or before.start_seconds is not None or cause.id == st.HOST_STARTED_ANEW:
-        return moved
-    failed = failed_starts(moved, before.deployment)
-    if cause.retry is st.Retry.AS_IS and failed <= int(_protocol(state).get("retries", 2)):
-        return moved
-    cells = {
-        name: replace(cell, state=st.Blocked(event.launch, cause))
-        if cell.cell.deployment == before.deployment and isinstance(cell.state, st.Pending)
-        else cell
-        for name, cell in moved.cells.items()
-    }
-    return replace(moved, cells=cells)
-
-
-def failed_starts(state: RunState, deployment: str) -> int:
-    """How many starts of a deployment's server failed in a row, up to now."""
-    number = 0
-    for launch in reversed(tuple(state.launches.values())):
-        if launch.deployment != deployment:
-            continue
-        if launch.cause is None or launch.start_seconds is not None:
-            break
-        number += launch.cause.id != st.HOST_STARTED_ANEW
-    return number
-
-
-# --- attempts
-
-
-def _attempt_started(state: RunState, event: ev.AttemptStarted, at: float) -> RunState | None:
-    row = state.cells.get(event.cell)
-    if row is None:
-        return None
-    attempt = Attempt(event.attempt, event.launch, event.round, event.revision, started=at, group=state.group)
-    if not isinstance(row.state, st.Pending):
-        withdrawn = replace(attempt, outcome=st.CellPhase.INTERRUPTED, ended=at)
-        return _with_cell(state, replace(row, attempts=(*row.attempts, withdrawn)))
-    running = st.Running(event.attempt, event.launch, event.round, at)
-    row = replace(row, state=running, attempts=(*row.attempts, attempt), stop_requested=False, skip_after_stop=False)
-    state = _with_cell(state, row)
-    return replace(state, queue=tuple(name for name in state.queue if name != event.cell))
-
-
-def _skipped_while_it_ran(row: CellRow) -> st.Skipped:
-    if row.stop_by == "deadline":
-        return st.Skipped(row.stop_by, "stopped while it ran: the deadline had come")
-    return st.Skipped("operator", "skipped while it ran")
-
-
-def _end_attempt(row: CellRow, number: int, **changes: Any) -> CellRow:
-    attempts = tuple(replace(one, **changes) if one.number == number else one for one in row.attempts)
-    return replace(row, attempts=attempts, stop_requested=False, skip_after_stop=False)
-
-
-def _running_row(state: RunState, cell: str, attempt: int) -> CellRow | None:
-    row = state.cells.get(cell)
-    if row is None or not isinstance(row.state, st.Running) or row.state.attempt != attempt:
-        return None
-    return row
-
-
-def _attempt_done(state: RunState, event: ev.AttemptDone, at: float) -> RunState | None:
-    row = _running_row(state, event.cell, event.attempt)
-    if row is None:
-        return None
-    ended = _end_attempt(
-        row,
-        event.attempt,
-        outcome=st.CellPhase.DONE,
-        ended=at,
-        figures=event.figures,
-        flags=event.flags,
-        sha256=event.sha256,
-        fingerprint=event.fingerprint,
-    )
-    if row.skip_after_stop:
-        return _with_cell(state, replace(ended, state=_skipped_while_it_ran(row)))
-    return _with_cell(state, replace(ended, state=st.Done(at) if ended.next_round() is None else st.Pending()))
-
-
-def _attempt_failed(state: RunState, event: ev.AttemptFailed, at: float) -> RunState | None:
-    row = _running_row(state, event.cell, event.attempt)
-    if row is None:
-        return None
-    cause = _cause(event)
-    ended = _end_attempt(
-        row,
-        event.attempt,
-        outcome=st.CellPhase.FAILED,
-        ended=at,
-        figures=event.figures,
-        cause=cause,
-        sha256=event.sha256,
-    )
-    if row.skip_after_stop:
-        return _with_cell(state, replace(ended, state=_skipped_while_it_ran(row)))
-    if may_retry_by_itself(ended, cause, int(_protocol(state).get("retries", 2))):
-        return _with_cell(state, replace(ended, state=st.Pending(automatic_retry_of=cause)))
-    return _with_cell(state, replace(ended, state=st.Failed(cause, at)))
-
-
-def may_retry_by_itself(row: CellRow, cause: st.Cause, retries: int) -> bool:
-    """Whether the cause allows one more attempt as it is: `retries` times at most in a row."""
-    if cause.retry is not st.Retry.AS_IS:
-        return False
-    failed_in_a_row = 0
-    for attempt in reversed(row.attempts):
-        if attempt.outcome is not st.CellPhase.FAILED or attempt.revision != row.cell.revision:
-            break
-        failed_in_a_row += 1
-    return failed_in_a_row <= retries
-
-
-def _attempt_stopped(state: RunState, event: ev.AttemptStopped, at: float) -> RunState | None:
-    row = _running_row(state, event.cell, event.attempt)
-    if row is None:
-        return None
-    ended = _end_attempt(
-        row,
-        event.attempt,
-        outcome=st.CellPhase.STOPPED,
-        ended=at,
-        figures=event.figures,
-        sha256=event.sha256,
-        by=event.by,
-    )
-    after: st.CellState = st.Stopped(event.by, at)
-    if row.skip_after_stop:
-        after = _skipped_while_it_ran(row)
-    return _with_cell(state, replace(ended, state=after))
-
-
-def _attempt_interrupted(state: RunState, event: ev.AttemptInterrupted, at: float) -> RunState | None:
-    """Void: the cell goes back to pending and is measured again as the next attempt, two times at most in a row."""
-    row = _running_row(state, event.cell, event.attempt)
-    if row is None:
-        return None
-    cause = st.Cause("INTERRUPTED", event.why, retry=st.Retry.AS_IS)
-    ended = _end_attempt(row, event.attempt, outcome=st.CellPhase.INTERRUPTED, ended=at, cause=cause)
-    if row.skip_after_stop:
-        return _with_cell(state, replace(ended, state=_skipped_while_it_ran(row)))
-    in_a_row = 0
-    for attempt in reversed(ended.attempts):
-        if attempt.outcome is not st.CellPhase.INTERRUPTED:
-            break
-        in_a_row += 1
-    retries = int(_protocol(state).get("retries", 2))
-    again = (event.blameless or in_a_row <= retries) and not row.stop_requested
-    after: st.CellState = st.Pending(automatic_retry_of=cause) if again else st.Interrupted(event.why, at)
-    return _with_cell(state, replace(ended, state=after))
 
 
 # --- the schedule
@@ -381,11 +152,11 @@ def _cells_unfit(state: RunState, event: ev.CellsUnfit, at: float) -> RunState:
 
 
 def _cell_stop_requested(state: RunState, event: ev.CellStopRequested, at: float) -> RunState | None:
-    row = _running_row(state, event.cell, event.attempt)
+    row = running_row(state, event.cell, event.attempt)
     if row is None:
         return None
     skip = row.skip_after_stop or event.then_skip
-    return _with_cell(state, replace(row, stop_requested=True, skip_after_stop=skip, stop_by=event.by))
+    return with_cell(state, replace(row, stop_requested=True, skip_after_stop=skip, stop_by=event.by))
 
 
 def _run_phase(state: RunState, phase: st.RunPhase, by: str = "", because: str = "") -> RunState:
@@ -453,16 +224,7 @@ def _launch_held(state: RunState, event: ev.LaunchHeld, at: float) -> RunState:
     return replace(state, warnings=(*state.warnings, Notice(at, text, event.deployment)))
 
 
-def _protocol(state: RunState) -> Mapping[str, Any]:
-    return state.created.protocol if state.created else {}
-
-
-def _cause(event: ev.LaunchFailed | ev.AttemptFailed) -> st.Cause:
-    retry = st.Retry(event.retry) if event.retry in set(st.Retry) else st.Retry.CHANGE
-    return st.Cause(event.cause, event.text, event.evidence, event.do, retry)
-
-
-_HANDLERS: dict[type, _Handler] = {
+_HANDLERS: dict[type, Handler] = {
     ev.RunCreated: _run_created,
     ev.EpochBegan: _epoch_began,
     ev.DeploymentAdded: _deployment_added,
@@ -470,20 +232,8 @@ _HANDLERS: dict[type, _Handler] = {
     ev.CellEdited: _cell_edited,
     ev.CommandTaken: _command_taken,
     ev.ControlTaken: _control_taken,
-    ev.LaunchPlanned: _launch_planned,
-    ev.EngineSeen: _engine_seen,
     ev.LaunchHeld: _launch_held,
-    ev.LaunchStarting: _launch_starting,
-    ev.LaunchReady: _launch_ready,
-    ev.LaunchStopping: _launch_stopping,
-    ev.LaunchDirty: _launch_dirty,
-    ev.LaunchGone: _launch_gone,
-    ev.LaunchFailed: _launch_failed,
-    ev.AttemptStarted: _attempt_started,
-    ev.AttemptDone: _attempt_done,
-    ev.AttemptFailed: _attempt_failed,
-    ev.AttemptStopped: _attempt_stopped,
-    ev.AttemptInterrupted: _attempt_interrupted,
+    **LAUNCH_HANDLERS,
     ev.CellsMovedFirst: _cells_moved_first,
     ev.CellsRetried: _cells_retried,
     ev.CellsSkipped: _cells_skipped,
