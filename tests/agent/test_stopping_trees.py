@@ -99,9 +99,13 @@ def freeze_scheduler(state: RunState) -> None:
         one.send_signal(signal.SIGSTOP)
 
 
-def shared_files() -> set[str]:
-    """What these servers are known to leave there; other tests may have files of their own at the same time."""
-    return {one.name for one in SHARED_MEMORY.iterdir() if one.name.startswith((MARK, "sglang", "psm_", "sem.mp-"))}
+SGLANG_FILES = ("sglang", "psm_", "sem.mp-")
+"""What SGLang is known to leave there."""
+
+
+def shared_files(names: tuple[str, ...]) -> set[str]:
+    """Only those: other tests may have files of their own there at the same time."""
+    return {one.name for one in SHARED_MEMORY.iterdir() if one.name.startswith(names)}
 
 
 def is_left(process: psutil.Process) -> bool:
@@ -110,7 +114,8 @@ def is_left(process: psutil.Process) -> bool:
 
 
 async def stop_and_look(service: Service, order: Submission, stop: Stop, *, freeze: bool, seconds: float) -> None:
-    before = shared_files()
+    names = SGLANG_FILES if freeze else (MARK,)
+    before = shared_files(names)
     service.submit(order)
     state = await until(service, "test-run", loading if stop.when == "loading" else measuring, seconds)
     if stop.when == "stuck":
@@ -123,7 +128,7 @@ async def stop_and_look(service: Service, order: Submission, stop: Stop, *, free
     assert state.launches[1].state.phase is st.LaunchPhase.GONE, phases(state)
     assert survivors(directory(service), state) == []
     assert [one for one in psutil.process_iter(["name", "status"]) if is_left(one)] == []
-    assert shared_files() - before == set()
+    assert shared_files(names) - before == set()
 
 
 @pytest.mark.parametrize("stop", stops(3), ids=lambda one: one.when)
