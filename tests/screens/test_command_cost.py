@@ -61,7 +61,11 @@ def test_a_start_that_nobody_has_measured_is_not_invented() -> None:
 def test_the_three_ways_to_end_a_sweep() -> None:
     feed = ct200.midway()
     pause = cost(feed.state, st.RunCommand.PAUSE)
-    assert pause == ["c029 is finished first", "the server of launch 5 stays up and holds GPU 7"]
+    assert pause == [
+        "c029 is finished first",
+        "the server of launch 5 stays up and holds GPU 7",
+        "ddtree-gpu0.service stays stopped",
+    ]
     drain = cost(feed.state, st.RunCommand.DRAIN)
     assert drain[0] == "ddtree-b15 TP1 (launch 5) still measures 7 cells"
     stop = cost(feed.state, st.RunCommand.STOP, now=feed.now())
