@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as some
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from journals import done, entries, launched, small_run, started
 
 from ddconsole.core import events as ev
@@ -206,112 +207,88 @@ def test_an_answer_is_given_again_and_an_id_is_not_used_twice() -> None:
     assert (other.events, other.answer.taken) == ((), False)
 
 
+STEERING = ["stop", "skip", "retry", "duplicate", "pause", "resume", "start", "duplicate", "duplicate"]
+CONSOLES = some.sampled_from("aab")
+PLACES = some.integers(0, 50)
+KNOWING = some.sampled_from([True, True, True, False])
+GIVE = some.tuples(some.just("give"), CONSOLES, some.sampled_from(STEERING), some.integers(1, 3), KNOWING)
+TAKE = some.tuples(some.just("give"), CONSOLES, some.just("take-control"), some.integers(1, 2), KNOWING)
+ARRIVE = some.tuples(some.just("arrive"), PLACES, some.booleans())
+LOSE = some.tuples(some.just("lose"), PLACES)
+GO_ON = some.tuples(some.just("go on"), some.sampled_from(["c001", "c002"]))
+STEPS = some.one_of(GIVE, GIVE, GIVE, TAKE, *[ARRIVE] * 6, LOSE, GO_ON)
+
+
 class TwoConsoles(RuleBasedStateMachine):
     """Consoles give commands over links that lose, double, delay and reorder them; one agent decides."""
-
-    commands: Bundle[Command] = Bundle("commands")
 
     def __init__(self) -> None:
         super().__init__()
         self.journal: list[bytes] = []
-        self.state = RunState()
+        self.state = self.first = small_run(*launched())
         self.numbers = 0
         self.on_the_way: list[Command] = []
         self.known: dict[str, RunState] = {}
         self.effects: dict[str, int] = {}
 
     @initialize()
-    def begin(self) -> None:
-        start = small_run(*launched())
-        self.state = start
-        self.first = start
-        self.known = {"a": start, "b": start}
+    def ann_begins(self) -> None:
+        self._write(decide(self.state, take("a", ANN)).events)
+        self.known = {"a": self.state, "b": self.state}
 
-    def _by(self, console: str) -> str:
-        return ANN if console == "a" else BOB
+    @rule(steps=some.lists(STEPS, min_size=60, max_size=200))
+    def a_while_passes(self, steps: list[tuple[Any, ...]]) -> None:
+        for step, *values in steps:
+            match step:
+                case "give":
+                    self._give(*values)
+                case "arrive" if self.on_the_way:
+                    place = values[0] % len(self.on_the_way)
+                    self._arrive(self.on_the_way[place] if values[1] else self.on_the_way.pop(place))
+                case "lose" if self.on_the_way:
+                    self.on_the_way.pop(values[0] % len(self.on_the_way))
+                case "go on":
+                    self._go_on(values[0])
+                case _:
+                    pass
 
-    @rule(target=commands, console=some.sampled_from("ab"), shown=some.booleans())
-    def take_control(self, console: str, shown: bool) -> Command:
+    @rule()
+    def the_agent_starts_again(self) -> None:
+        self.state = fold([decode_line(line) for line in self.journal], self.first)
+
+    def _give(self, console: str, name: str, copies: int, knowing: bool) -> None:
+        """`knowing`: the console has heard of everything; else it steers by what it knew before."""
         self.numbers += 1
-        known = control_epoch(self.known[console])
-        command = Command(
-            f"{self.numbers}", "take-control", self._by(console), console=console, epoch=known, take=shown
-        )
-        self.on_the_way.append(command)
-        return command
+        if knowing:
+            self.known[console] = self.state
+        known, by = self.known[console], ANN if console == "a" else BOB
+        epoch = control_epoch(known)
+        cells = (f"c00{self.numbers % 2 + 1}",) if name in set(st.CellCommand) else ()
+        command = Command(f"{self.numbers}", name, by, cells, console=console, epoch=epoch, take=True)
+        expected = {one: seen(known.cells[one]) for one in cells}
+        self.on_the_way += [replace(command, expected=expected, expected_phase=known.phase_seq)] * copies
 
-    @rule(
-        target=commands,
-        console=some.sampled_from("ab"),
-        name=some.sampled_from(["stop", "skip", "retry", "duplicate", "pause", "resume", "start"]),
-        cell=some.sampled_from(["c001", "c002", "c003"]),
-    )
-    def steer(self, console: str, name: str, cell: str) -> Command:
-        self.numbers += 1
-        known = self.known[console]
-        cells = () if name in set(st.RunCommand) else (cell,)
-        command = Command(
-            f"{self.numbers}",
-            name,
-            self._by(console),
-            cells,
-            console=console,
-            epoch=control_epoch(known),
-            expected={one: seen(known.cells[one]) for one in cells},
-            expected_phase=known.phase_seq,
-        )
-        self.on_the_way.append(command)
-        return command
-
-    @rule(command=commands)
-    def send_again(self, command: Command) -> None:
-        self.on_the_way.append(command)
-
-    @rule(place=some.integers(0, 1000))
-    def arrive(self, place: int) -> None:
-        """Any of those on the way: the order in which they were given says nothing."""
-        if not self.on_the_way:
-            return
-        command = self.on_the_way.pop(place % len(self.on_the_way))
+    def _arrive(self, command: Command) -> None:
         before = self.state
         decision = decide(before, command, HERE)
-        if command.id in before.commands:
-            assert decision.events == ()
-            return
-        controller = before.controller
-        if command.name != "take-control":
-            holds = controller is not None and (controller.console, controller.epoch) == (
-                command.console,
-                command.epoch,
-            )
-            if not holds:
-                assert (decision.events, decision.answer.taken) == ((), False)
         self._write(decision.events)
-        if decision.events:
-            self.effects[command.id] = self.effects.get(command.id, 0) + 1
-            for name, expected in command.expected.items():
-                assert seen(before.cells[name]) == expected
+        if not decision.events:
+            return
+        self.effects[command.id] = self.effects.get(command.id, 0) + 1
+        if command.name != "take-control":
+            assert before.controller is not None
+            holder = (before.controller.console, before.controller.epoch)
+            assert (command.console, command.epoch) == holder, "a stale command took effect"
+        for name, expected in command.expected.items():
+            assert seen(before.cells[name]) == expected, "a late command took effect"
         for event in decision.events:
             if isinstance(event, ev.CellStopRequested):
                 assert event.attempt == command.expected[event.cell].attempt
 
-    @rule(command=commands)
-    def lose(self, command: Command) -> None:
-        self.on_the_way = [one for one in self.on_the_way if one is not command]
-
-    @rule(console=some.sampled_from("ab"))
-    def hear(self, console: str) -> None:
-        """A console knows everything now; until then it steers by what it knew."""
-        self.known[console] = self.state
-
-    @rule()
-    def restart_the_agent(self) -> None:
-        self.state = fold([decode_line(line) for line in self.journal], self.first)
-
-    @rule(cell=some.sampled_from(["c001", "c002", "c003"]))
-    def the_sweep_goes_on(self, cell: str) -> None:
-        row = self.state.cells[cell]
+    def _go_on(self, cell: str) -> None:
+        """The sweep does: what runs is done, or the cell begins."""
         running = self.state.running_cell()
+        row = self.state.cells[cell]
         if running is not None and isinstance(running.state, st.Running):
             self._write([done(running.cell.id, running.state.attempt)])
         elif row.state.phase is st.CellPhase.PENDING:
@@ -339,4 +316,4 @@ class TwoConsoles(RuleBasedStateMachine):
 
 
 TestTwoConsoles = TwoConsoles.TestCase
-TestTwoConsoles.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestTwoConsoles.settings = settings(max_examples=60, stateful_step_count=4, deadline=None)
