@@ -19,6 +19,7 @@ from ddconsole.core.row_text import (
     sparkline,
 )
 from ddconsole.core.run_state import Attempt
+from ddconsole.core.sweep import WorkloadPoint
 from screens.cell_facts import CellFacts
 from screens.server_text import arguments_lines, deployment_lines, launch_lines, where_lines
 from screens.spans import EMPTY, PHASE_ROLES, Line, Role, Span, cut, fitted, joined, labelled, line, shown
@@ -78,7 +79,7 @@ def _title(facts: CellFacts, width: int) -> Line:
     glyph, role = ("?", Role.DIM) if old else (GLYPHS[phase], PHASE_ROLES[phase])
     spans: list[Span] = [(f" {glyph} {row.cell.id} {phase}", role)]
     spans.append((shown(facts.deployment.label), Role.STRONG))
-    spans.append((f"{shown(point.workload)} c{point.concurrency} {point.max_tokens} tokens", Role.PLAIN))
+    spans.append((f"{shown(point.workload)} {point.load} {point.max_tokens} tokens", Role.PLAIN))
     latest = row.latest()
     if latest is not None:
         spans.append((f"attempt {latest.number} on launch {latest.launch}", Role.DIM))
@@ -297,11 +298,17 @@ def _bias_text(figures: CellFigures) -> str:
     return f"tok/s may be {figures.rate_bias:.1%} too high: the tokens of the first chunk are not told"
 
 
+def _load_text(point: WorkloadPoint) -> str:
+    if point.rate is None:
+        return f"{point.concurrency} at a time"
+    return f"{point.rate:g} a second ({point.arrivals}), server sized for {point.concurrency}"
+
+
 def _workload(facts: CellFacts, width: int) -> list[Line]:
     point, sampling = facts.row.cell.point, facts.row.cell.point.sampling
     asked = (
         f"{point.kind} of {point.prompts}: {point.requests} requests x {point.repetitions} repetitions, "
-        f"{point.concurrency} at a time, {point.max_tokens} tokens"
+        f"{_load_text(point)}, {point.max_tokens} tokens"
     )
     told = [f"temperature {sampling.temperature:g}", f"seed {sampling.seed}" if sampling.seed is not None else ""]
     told += [f"top-p {sampling.top_p:g}" if sampling.top_p is not None else ""]

@@ -75,7 +75,7 @@ _CELL_WIDTH = 8
 
 def point_name(point: WorkloadPoint) -> PointName:
     """How a point is called in a column."""
-    return (shown(point.workload), f"c{point.concurrency} {point.max_tokens}")
+    return (shown(point.workload), f"{point.load} {point.max_tokens}")
 
 
 def grids(state: RunState) -> list[Grid]:

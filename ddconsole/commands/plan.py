@@ -83,5 +83,5 @@ def _print_deployment(deployment: Deployment, expansion: Expansion) -> None:
     for cell in cells:
         groups.setdefault((cell.point.workload, reasons.get(cell.id, "")), []).append(cell)
     for (workload, reason), group in groups.items():
-        points = " ".join(f"c{one.point.concurrency}/{one.point.max_tokens}" for one in group)
+        points = " ".join(f"{one.point.load}/{one.point.max_tokens}" for one in group)
         print(f"    {group[0].id} {workload:14} {points}{f'   ({reason})' if reason else ''}")

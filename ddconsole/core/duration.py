@@ -126,7 +126,7 @@ def _starts(state: RunState) -> dict[str, float]:
 def stream_tokens(point: WorkloadPoint) -> int:
     """Output tokens of the longest stream of an attempt."""
     requests = point.requests * point.repetitions
-    if point.kind == "closed-loop":
+    if point.kind in {"closed-loop", "open-loop"}:
         requests = math.ceil(requests / point.concurrency)
     return requests * point.max_tokens
 
@@ -146,6 +146,9 @@ class Estimates:
 
     def cell_seconds(self, deployment: Deployment, point: WorkloadPoint) -> float:
         """Of one attempt."""
+        if point.rate is not None:
+            sending = point.requests * point.repetitions / point.rate
+            return sending + point.max_tokens / self._rate(deployment, point)
         return stream_tokens(point) / self._rate(deployment, point)
 
     def launch_seconds(self, deployment: Deployment) -> float:

@@ -21,7 +21,7 @@ FLAG = "flag:"
 PROMPT_ALLOWANCE = 1024
 """Tokens of a prompt, at most, where a longer output is asked for and the prompts are not at hand."""
 
-ALL_KINDS = frozenset({"single", "closed-loop", "conversation"})
+ALL_KINDS = frozenset({"single", "closed-loop", "open-loop", "conversation"})
 
 
 class EditProblem(ValueError):
@@ -143,7 +143,8 @@ EDITABLE_FIELDS: Mapping[str, EditableField] = {
         ),
         _field("max_tokens", "output tokens", "tokens asked for in each request", _whole(1, 1_048_576)),
         _field("repetitions", "repetitions", "how often the whole is repeated in one attempt", _whole(1, 10_000)),
-        _field("requests", "requests", "requests of one repetition", _whole(1, 1_000_000), "closed-loop"),
+        _field("requests", "requests", "requests of one repetition", _whole(1, 1_000_000), "closed-loop", "open-loop"),
+        _field("rate", "rate", "requests a second that are sent", _decimal(0, 100_000, above=True), "open-loop"),
         _field(
             "turns", "turns", "replay: scripted answers in the context; live: the model's own", _turns, "conversation"
         ),

@@ -9,6 +9,8 @@ from ddconsole.core.sweep import Deployment, WorkloadPoint, to_json
 
 _WATCHING_ONLY = frozenset({"request_timeout", "stall_timeout"})
 """Fields of a workload point that end a request but do not change a figure."""
+_OPEN_LOOP = frozenset({"rate", "arrivals", "arrival_seed"})
+"""Absent from the other kinds of load, so that their results compare with those of versions without an open loop."""
 
 
 def fingerprint_parts(
@@ -26,7 +28,11 @@ def fingerprint_parts(
     server = to_json(deployment)
     for name in ("id", "variables", "context_tokens"):
         server.pop(name, None)
-    asked = {name: value for name, value in to_json(point).items() if name not in _WATCHING_ONLY}
+    asked = {
+        name: value
+        for name, value in to_json(point).items()
+        if name not in _WATCHING_ONLY and not (name in _OPEN_LOOP and value is None)
+    }
     return {
         "deployment": server,
         "workload": asked,

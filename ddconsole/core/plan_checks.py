@@ -166,6 +166,8 @@ def axes_of(variant: MethodVariant, tensor_parallel: int, point: WorkloadPoint) 
     axes["kind"] = (point.kind,)
     axes["concurrency"] = (point.concurrency,)
     axes["max_tokens"] = (point.max_tokens,)
+    if point.rate is not None:
+        axes["rate"] = (point.rate,)
     return axes
 
 

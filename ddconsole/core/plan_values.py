@@ -69,6 +69,8 @@ Concurrency = Annotated[int, whole(1, 65_536)]
 Tokens = Annotated[int, whole(1, 1_048_576)]
 Repetitions = Annotated[int, whole(1, 10_000)]
 Requests = Annotated[int, whole(1, 1_000_000)]
+RequestRate = Annotated[float, _number(0, 100_000, above=True)]
+"""Requests a second."""
 ParallelSize = Annotated[int, whole(1, 1024)]
 Launches = Annotated[int, whole(1, 100)]
 Retries = Annotated[int, whole(0, 10)]
@@ -188,6 +190,30 @@ def _text_set(value: Any) -> Any:
 
 
 TextSet = Annotated[str, BeforeValidator(_text_set)]
+
+
+def _prompt_set(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith(RANDOM):
+        problem = whole_number(_number_in(value.removeprefix(RANDOM)), 8, 1_048_576)
+        if problem is not None:
+            raise refusal("E203", f"{shown(value)}: {problem}", "write random:1024 for prompts of so many tokens")
+        return value
+    return _text_set(value)
+
+
+def _number_in(text: str) -> Any:
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else text
+
+
+RANDOM = "random:"
+"""Prefix of prompt sets that are made up: `random:1024` is prompts of 1024 tokens."""
+PromptSet = Annotated[str, BeforeValidator(_prompt_set)]
+
+
+def random_length(name: str) -> int | None:
+    """The tokens of each prompt of a set that is made up; None for a set from a file."""
+    return int(name.removeprefix(RANDOM)) if name.startswith(RANDOM) else None
+
 
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -12,10 +12,14 @@ from ddconsole.core.plan_values import (
     Concurrency,
     OneOrMany,
     PlanPart,
+    PromptSet,
     Repetitions,
+    RequestRate,
     Requests,
+    Seed,
     TextSet,
     Tokens,
+    random_length,
 )
 from ddconsole.core.sweep import Sampling, WorkloadPoint
 
@@ -36,6 +40,8 @@ class TextSize:
 
 
 USUAL_PROMPTS = TextSize(5, 1024)
+RANDOM_PROMPTS = 8
+"""Prompts of a set that is made up, in a `single` workload; other kinds have one for each request."""
 USUAL_SCRIPT = TextSize(5, 8192)
 """Assumed where the texts are not at hand."""
 
@@ -44,7 +50,7 @@ class SingleWorkload(PlanPart):
     """Each prompt of a set alone, one request after the other."""
 
     kind: Literal["single"]
-    prompts: TextSet
+    prompts: PromptSet
     max_tokens: Annotated[tuple[Tokens, ...], OneOrMany]
     repetitions: Repetitions = 1
     server_args: Arguments = Field(default_factory=dict)
@@ -64,7 +70,7 @@ class ClosedLoopWorkload(PlanPart):
     """A fixed number of requests in flight."""
 
     kind: Literal["closed-loop"]
-    prompts: TextSet
+    prompts: PromptSet
     max_tokens: Annotated[tuple[Tokens, ...], OneOrMany]
     concurrency: Annotated[tuple[Concurrency, ...], OneOrMany]
     repetitions: Repetitions = 1
@@ -82,6 +88,35 @@ class ClosedLoopWorkload(PlanPart):
     def points_count(self) -> int:
         """How many points `shapes` gives."""
         return len(self.max_tokens) * len(self.concurrency)
+
+
+class OpenLoopWorkload(PlanPart):
+    """Requests that are sent at their own times, however many are in flight. Latencies count from those times."""
+
+    kind: Literal["open-loop"]
+    prompts: PromptSet
+    max_tokens: Annotated[tuple[Tokens, ...], OneOrMany]
+    rate: Annotated[tuple[RequestRate, ...], OneOrMany]
+    """Requests a second."""
+    arrivals: Literal["poisson", "constant"] = "poisson"
+    seed: Seed = 7
+    """Of the times of a Poisson process."""
+    concurrency: Concurrency = 64
+    """Requests that the server is sized for. Sending has no limit."""
+    requests: Requests = 64
+    """Of one repetition."""
+    repetitions: Repetitions = 1
+    server_args: Arguments = Field(default_factory=dict)
+
+    def shapes(self, texts: TextSize) -> Iterator[tuple[int, int, int]]:  # noqa: ARG002  # as the other kinds
+        """(concurrency, output tokens, requests of a repetition) of each point at one rate."""
+        for tokens in self.max_tokens:
+            yield self.concurrency, tokens, self.requests
+
+    @property
+    def points_count(self) -> int:
+        """How many points there are at all rates."""
+        return len(self.max_tokens) * len(self.rate)
 
 
 class ConversationWorkload(PlanPart):
@@ -108,7 +143,9 @@ class ConversationWorkload(PlanPart):
         return len(self.max_tokens) * len(self.concurrency)
 
 
-Workload = Annotated[SingleWorkload | ClosedLoopWorkload | ConversationWorkload, Field(discriminator="kind")]
+Workload = Annotated[
+    SingleWorkload | ClosedLoopWorkload | OpenLoopWorkload | ConversationWorkload, Field(discriminator="kind")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,23 +178,31 @@ def planned_points(
         texts: sizes of the prompt sets and scripts, by name; usual ones where a name is not in it.
     """
     conversation = isinstance(workload, ConversationWorkload)
+    length = random_length(text_name(workload))
     size = (texts or {}).get(text_name(workload), USUAL_SCRIPT if conversation else USUAL_PROMPTS)
+    if length is not None:
+        size = TextSize(RANDOM_PROMPTS, length + TOKENS_PER_MESSAGE)
     live = isinstance(workload, ConversationWorkload) and workload.turns == "live"
-    for concurrency, tokens, requests in workload.shapes(size):
-        point = WorkloadPoint(
-            workload=name,
-            kind=workload.kind,
-            prompts=text_name(workload),
-            concurrency=concurrency,
-            max_tokens=tokens,
-            repetitions=workload.repetitions,
-            requests=requests,
-            sampling=Sampling(**sampling.model_dump()),
-            turns=workload.turns if isinstance(workload, ConversationWorkload) else "replay",
-            request_timeout=protocol.request_timeout,
-            stall_timeout=protocol.stall_timeout,
-        )
-        yield PlannedPoint(point, size.context + tokens * (requests if live else 1))
+    open_loop = workload if isinstance(workload, OpenLoopWorkload) else None
+    for rate in open_loop.rate if open_loop else (None,):
+        for concurrency, tokens, requests in workload.shapes(size):
+            point = WorkloadPoint(
+                workload=name,
+                kind=workload.kind,
+                prompts=text_name(workload),
+                concurrency=concurrency,
+                max_tokens=tokens,
+                repetitions=workload.repetitions,
+                requests=requests,
+                sampling=Sampling(**sampling.model_dump()),
+                turns=workload.turns if isinstance(workload, ConversationWorkload) else "replay",
+                request_timeout=protocol.request_timeout,
+                stall_timeout=protocol.stall_timeout,
+                rate=rate,
+                arrivals=open_loop.arrivals if open_loop else None,
+                arrival_seed=open_loop.seed if open_loop else None,
+            )
+            yield PlannedPoint(point, size.context + tokens * (requests if live else 1))
 
 
 CHARACTERS_PER_TOKEN = 3

@@ -107,7 +107,9 @@ def point_key(row: CellRow, state: RunState) -> PointKey:
     point = row.cell.point
     size = state.deployments[row.cell.deployment].tensor_parallel
     group = max((attempt.group for attempt in row.compared_attempts()), default=0)
-    return (group, size, point.workload, point.kind, point.prompts, point.concurrency, point.max_tokens, point.sampling)
+    arrivals = (point.rate, point.arrivals, point.arrival_seed)
+    asked = (point.workload, point.kind, point.prompts, point.concurrency, point.max_tokens, point.sampling)
+    return (group, size, *asked, *arrivals)
 
 
 def baselines(state: RunState) -> dict[PointKey, float]:
@@ -201,7 +203,7 @@ def row_text(
         "method": plain_line(deployment.method),
         "tensor_parallel": str(deployment.tensor_parallel),
         "workload": plain_line(point.workload),
-        "concurrency": str(point.concurrency),
+        "concurrency": str(point.concurrency) if point.rate is None else point.load,
         "length": str(point.max_tokens),
     }
     if isinstance(row.state, st.Running):

@@ -81,10 +81,11 @@ class WorkloadPoint:
     workload: str
     """The plan's name for it."""
     kind: str
-    """`single`, `closed-loop` or `conversation`."""
+    """`single`, `closed-loop`, `open-loop` or `conversation`."""
     prompts: str
     """Name of the prompt set or of the script."""
     concurrency: int
+    """Requests in flight; in an open loop what the server is sized for, which limits no sending."""
     max_tokens: int
     repetitions: int
     requests: int
@@ -96,11 +97,22 @@ class WorkloadPoint:
     """Seconds until a request that has not ended counts as failed."""
     stall_timeout: float = 180.0
     """Seconds without any token from the server after which the cell fails."""
+    rate: float | None = None
+    """Requests a second that an open loop means to send; None in the other kinds."""
+    arrivals: str | None = None
+    """`poisson` or `constant`, in an open loop."""
+    arrival_seed: int | None = None
+    """Of the times of a Poisson process: every method meets the same ones."""
+
+    @property
+    def load(self) -> str:
+        """How much is asked at once, for people: `c8`, or `4/s` in an open loop."""
+        return f"c{self.concurrency}" if self.rate is None else f"{self.rate:g}/s"
 
     @property
     def label(self) -> str:
-        """For people: workload, concurrency and length."""
-        return f"{self.workload} c{self.concurrency} {self.max_tokens} tokens"
+        """For people: workload, load and length."""
+        return f"{self.workload} {self.load} {self.max_tokens} tokens"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 from ddconsole.core.states import Cause, Retry
 from ddconsole.core.sweep import WorkloadPoint
 from ddconsole.engines.catalogue import visible_evidence
-from ddconsole.engines.engine import Answer, ServerStart
+from ddconsole.engines.engine import Answer, ServerApi, ServerStart
 
 
 def served_names(models: Answer) -> frozenset[str]:
@@ -20,6 +20,18 @@ def served_names(models: Answer) -> frozenset[str]:
             aliases = entry.get("aliases")
             found |= {str(name) for name in (entry.get("id"), *(aliases if isinstance(aliases, list) else ()))}
     return frozenset(found)
+
+
+async def count_tokens(api: ServerApi, model: str, text: str) -> int | None:
+    """Tokens of a text by the engine's own tokenizer, without special ones; None where it has no `/tokenize`."""
+    asked = {"model": model, "prompt": text, "content": text, "add_special_tokens": False}
+    answer = await api.post("/tokenize", asked)  # llama.cpp reads `content`, vLLM and SGLang `prompt`
+    if answer.status != 200 or not isinstance(answer.body, dict):
+        return None
+    count, tokens = answer.body.get("count"), answer.body.get("tokens")
+    if isinstance(count, int):
+        return count
+    return len(tokens) if isinstance(tokens, list) else None
 
 
 def counting_each_chunk(body: Mapping[str, Any]) -> dict[str, Any]:

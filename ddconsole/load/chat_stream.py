@@ -23,6 +23,7 @@ class RequestIdentity:
     prompt: str
     turn: int
     stream: int
+    intended: float | None = None
 
 
 class ChatStream:
@@ -118,6 +119,7 @@ class ChatStream:
             finished=self._finished,
             first_chunk_tokens=first_tokens,
             first_chunk_source=first_source,
+            intended=self._identity.intended,
         )
 
     def _acceptance(self, tokens: int | None) -> Acceptance | None:

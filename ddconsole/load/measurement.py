@@ -18,6 +18,8 @@ from ddconsole.load.task import LoadReport, LoadTask
 WARMUP_TOKENS = 128
 """Longest output of a warm-up request: enough for compilation and graphs, without paying for a whole cell."""
 _WATCH_SECONDS = 0.02
+_LONGEST_SLEEP = 0.25
+"""Seconds until a request is due after which a cancelled measurement is noticed."""
 _RATE_TICKS = 5
 """Progress reports, a quarter of a second apart, over which the rate for watching is taken."""
 
@@ -31,6 +33,7 @@ class ChatRequest:
     turn: int
     stream: int
     messages: tuple[Mapping[str, str], ...]
+    intended: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,9 @@ class Measurement:
 
     async def send(self, request: ChatRequest) -> ChatAnswer:
         """Send one measured request, wait for its end, and keep its record."""
-        identity = RequestIdentity(self._next_index, request.repetition, request.prompt, request.turn, request.stream)
+        identity = RequestIdentity(
+            self._next_index, request.repetition, request.prompt, request.turn, request.stream, request.intended
+        )
         self._next_index += 1
         point = self._task.point
         record, content = await self._exchange(
@@ -129,6 +134,16 @@ class Measurement:
     def end_of_warm_up(self) -> None:
         """What is counted for the report's concurrency begins now."""
         self._in_flight = InFlight()
+
+    async def wait_until(self, due: float) -> None:
+        """Sleep until `due`, seconds of the clock of the records, or until the measurement is not open any more."""
+        while self.open and (left := due - self._clock.monotonic()) > 0:
+            await self._clock.sleep(min(left, _LONGEST_SLEEP))
+
+    @property
+    def now(self) -> float:
+        """Seconds of the clock of the records."""
+        return self._clock.monotonic()
 
     def progress(self) -> CellProgress:
         """How far it is. To be asked at a steady pace: the rate is taken between the last few answers."""

@@ -89,7 +89,7 @@ def _read(path: Path) -> Any:
     except UnicodeDecodeError as problem:
         raise WorkloadTextError(f"{path}: byte {problem.start} is not UTF-8 → save it as UTF-8") from problem
     if path.suffix == ".jsonl":
-        numbered = enumerate(text.splitlines(), start=1)
+        numbered = enumerate(text.split("\n"), start=1)
         return [_parse(path, line, number) for number, line in numbered if line.strip()]
     return _parse(path, text, 1)
 

@@ -1,12 +1,16 @@
 """The workloads: which requests a cell sends, in which order, how many at once. A new kind is one line in `KINDS`."""
 
 import asyncio
+import itertools
+import math
+import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ddconsole.core.clock import Clock
 from ddconsole.core.records import RequestOutcome, RequestRecord
+from ddconsole.core.sweep import WorkloadPoint
 from ddconsole.load.client import StreamingClient
 from ddconsole.load.measurement import ChatRequest, Measurement
 from ddconsole.load.task import LoadReport, LoadTask, Prompt, Script
@@ -117,6 +121,33 @@ async def _play_closed_loop(task: LoadTask, measurement: Measurement) -> None:
     await _work_off(uses, point.concurrency, measurement)
 
 
+async def _play_open_loop(task: LoadTask, measurement: Measurement) -> None:
+    """Each request at its own time, however many are in flight: a slow server cannot slow the arrivals down."""
+    point = task.point
+    uses = list(_prompt_uses(task.prompts, point.requests, point.repetitions))
+    began = measurement.now
+    async with asyncio.TaskGroup() as requests:
+        for use, offset in zip(uses, arrival_times(point, len(uses)), strict=True):
+            await measurement.wait_until(began + offset)
+            if not measurement.open:
+                return
+            message = {"role": "user", "content": use.text}
+            request = ChatRequest(use.repetition, use.prompt.name, 0, 0, (message,), intended=began + offset)
+            requests.create_task(measurement.send(request))
+
+
+def arrival_times(point: WorkloadPoint, requests: int) -> list[float]:
+    """When requests are meant to be sent, seconds after the first one.
+
+    Each time is a sum of gaps and no sleep's end, so that delays do not add up.
+    """
+    assert point.rate is not None
+    if point.arrivals == "constant":
+        return [number / point.rate for number in range(requests)]
+    gaps = random.Random(point.arrival_seed)  # times of a load, not a secret
+    return [0.0, *itertools.accumulate(gaps.expovariate(point.rate) for _ in range(requests - 1))]
+
+
 # --- conversations ---------------------------------------------------------------------------------------------
 
 
@@ -205,10 +236,16 @@ def _check(task: LoadTask) -> None:
     if point.kind != "conversation":
         if not task.prompts:
             raise TaskRefusedError(f"the prompt set {point.prompts!r} came without prompts")
-        if point.kind == "closed-loop" and point.requests < 1:
+        if point.kind in ("closed-loop", "open-loop") and point.requests < 1:
             raise TaskRefusedError(f"requests is {point.requests} → give at least 1")
+        if point.kind == "open-loop":
+            _check_arrivals(point)
         return
-    script = _script(task)
+    _check_script(task)
+
+
+def _check_script(task: LoadTask) -> None:
+    point, script = task.point, _script(task)
     if not script.turns:
         raise TaskRefusedError(f"the script {script.name!r} has no turns")
     if point.turns not in ("replay", "live"):
@@ -220,8 +257,16 @@ def _check(task: LoadTask) -> None:
             )
 
 
+def _check_arrivals(point: WorkloadPoint) -> None:
+    if point.rate is None or not 0 < point.rate < math.inf:
+        raise TaskRefusedError(f"rate is {point.rate} → give requests a second, above 0")
+    if point.arrivals not in ("poisson", "constant"):
+        raise TaskRefusedError(f"arrivals is {point.arrivals!r} → `poisson` or `constant`")
+
+
 KINDS: dict[str, WorkloadKind] = {
     "single": WorkloadKind(_planned_single, _play_single),
     "closed-loop": WorkloadKind(_planned_closed_loop, _play_closed_loop),
+    "open-loop": WorkloadKind(_planned_closed_loop, _play_open_loop),
     "conversation": WorkloadKind(_planned_conversation, _play_conversation),
 }

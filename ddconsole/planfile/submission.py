@@ -9,6 +9,7 @@ from typing import Any
 from ddconsole import __version__
 from ddconsole.core.expansion import Expansion, expand, memory_of, size_of_prompts, size_of_script
 from ddconsole.core.plan import Plan
+from ddconsole.core.plan_values import random_length
 from ddconsole.core.plan_workloads import TextSize, text_name
 from ddconsole.core.sweep import to_json
 from ddconsole.core.wire import Submission
@@ -44,6 +45,7 @@ def plan_sweep(loaded: LoadedPlan, plan: Plan) -> PlannedSweep:
         WorkloadTextError: a prompt set or script cannot be used.
     """
     names = {text_name(workload) for workload in plan.workloads.values()}
+    names = {name for name in names if random_length(name) is None}
     texts = read_workload_texts(shipped_folder() / "workloads", names)
     sizes: dict[str, TextSize] = {
         name: size_of_prompts([prompt.text for prompt in prompts]) for name, prompts in texts.prompts.items()

@@ -23,6 +23,8 @@ def cell_fields(result: ResultSet, cell: CellResult) -> dict[str, Field]:
         "load_mode": cell.point.kind,
         "prompts": cell.point.prompts,
         "concurrency": cell.point.concurrency,
+        "request_rate": cell.point.rate,
+        "arrivals": cell.point.arrivals or "",
         "max_tokens": cell.point.max_tokens,
         "state": cell.phase.value,
         "attempts": cell.tries,

@@ -121,7 +121,9 @@ def point_titles(points: Sequence[WorkloadPoint]) -> list[str]:
     titles: list[str] = []
     for point in points:
         title = point.workload
-        if point.concurrency > 1 or point.kind == "closed-loop":
+        if point.rate is not None:
+            title += f", {point.rate:g} requests/s"
+        elif point.concurrency > 1 or point.kind == "closed-loop":
             title += f", {point.concurrency} at once"
         if point.workload in several_lengths or point.kind == "single":
             title += f", {point.max_tokens} tokens"

@@ -44,6 +44,5 @@ def macros_tex(result: ResultSet) -> str:
 
 def _stem(cell: CellResult) -> str:
     point = cell.point
-    return macro_letters(
-        f"{cell.method} Tp {cell.tensor_parallel} {point.workload} C {point.concurrency} L {point.max_tokens}"
-    )
+    load = f"C {point.concurrency}" if point.rate is None else f"R {point.rate:g}".replace(".", " P ")
+    return macro_letters(f"{cell.method} Tp {cell.tensor_parallel} {point.workload} {load} L {point.max_tokens}")

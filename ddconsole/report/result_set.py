@@ -161,13 +161,14 @@ class ResultSet:
         return replace(self, sha256=hashlib.sha256(canonical(replace(self, sha256="")).encode()).hexdigest())
 
 
-PointKey = tuple[str, str, str, int, int, str, str]
+PointKey = tuple[str, str, str, int, int, str, str, str]
 
 
 def point_key(point: WorkloadPoint) -> PointKey:
     """What makes two workload points the same for a comparison; repetitions do not, they are counted apart."""
     sampling = canonical(to_json(point.sampling))
-    return (point.workload, point.kind, point.prompts, point.concurrency, point.max_tokens, sampling, point.turns)
+    asked = (point.workload, point.kind, point.prompts, point.concurrency, point.max_tokens, sampling, point.turns)
+    return (*asked, "" if point.rate is None else f"{point.load} {point.arrivals} {point.arrival_seed}")
 
 
 def canonical(value: Any) -> str:

@@ -12,6 +12,7 @@ from ddconsole.core.clock import Clock
 from ddconsole.core.control import WantedCell
 from ddconsole.core.figures import WORTH_TELLING, Slo, Summary, summarise
 from ddconsole.core.fingerprint import fingerprint, fingerprint_parts
+from ddconsole.core.plan_values import random_length
 from ddconsole.core.records import CellProgress, RequestOutcome, RequestRecord
 from ddconsole.core.states import Cause, Retry
 from ddconsole.core.sweep import Sampling, WorkloadPoint, to_json
@@ -25,6 +26,7 @@ from ddconsole.runner.durable import write_whole
 from ddconsole.runner.hardware import disturbances, hardware_record, samples_between
 from ddconsole.runner.load_process import LoadProcess, LoadResult
 from ddconsole.runner.order import LaunchOrder
+from ddconsole.runner.random_prompts import random_prompts
 from ddconsole.runner.run_directory import RunDirectory
 
 _QUIET_DEADLINE = 20.0
@@ -157,8 +159,10 @@ class CellMeasurement:
                 notes.append(f"prefix cache not known to be empty: {flush.detail}")
         if not await self._quiet():
             notes.append("the server did not report itself idle before the cell")
+        task = self._task(wanted.cell.id, wanted.attempt, point)
+        task = await self._with_prompts(task, "measured", notes)
         before = await self._counters()
-        result = await self._run_load(self._task(wanted.cell.id, wanted.attempt, point), on_progress, interruption)
+        result = await self._run_load(task, on_progress, interruption)
         if any(record.outcome is RequestOutcome.FAILED for record in result.records):
             # The watch looks a few times a second: a server's death explains its requests' failures better than they.
             await asyncio.sleep(_DEATH_IS_SEEN)
@@ -176,12 +180,13 @@ class CellMeasurement:
         point = replace(
             wanted.cell.point,
             kind="closed-loop",
-            prompts=self._any_prompts(),
+            prompts=self._any_prompts(wanted.cell.point),
             repetitions=1,
             requests=number,
             max_tokens=min(32, wanted.cell.point.max_tokens),
         )
-        await self._run_load(self._task(wanted.cell.id, 0, point), lambda _: None, interruption)
+        task = await self._with_prompts(self._task(wanted.cell.id, 0, point), "warm-up", [])
+        await self._run_load(task, lambda _: None, interruption)
 
     async def _run_load(
         self, task: LoadTask, on_progress: Callable[[CellProgress], None], interruption: Interruption
@@ -316,8 +321,22 @@ class CellMeasurement:
             body=counting_each_chunk(body) if self._order.protocol.get("count_each_chunk") else body,
         )
 
-    def _any_prompts(self) -> str:
-        return next(iter(self._texts.prompts))
+    async def _with_prompts(self, task: LoadTask, use: str, notes: list[str]) -> LoadTask:
+        """The task with the prompts that are made up for it, where its set is such a one."""
+        length = random_length(task.point.prompts)
+        if length is None:
+            return task
+        made = await random_prompts(self._api, self._start.served_name, task.point, length, use)
+        if not made.counted:
+            notes.append(
+                f"the engine has no /tokenize: prompts of {task.point.prompts} are {length} words, see prompt_tokens"
+            )
+        return replace(task, prompts=made.prompts)
+
+    def _any_prompts(self, point: WorkloadPoint) -> str:
+        """Of the plan, for warming up; where it has conversations only, the canary's."""
+        made_up = random_length(point.prompts) is not None
+        return next(iter(self._texts.prompts), point.prompts if made_up else _CANARY.name)
 
 
 def _failure(

@@ -61,3 +61,21 @@ async def test_acceptance_of_requests_equals_the_difference_of_the_engines_count
     # Greedy decoding: speculation changes the speed and not the text.
     assert [one.text_sha256 for one in drafted.requests] == [one.text_sha256 for one in baseline.requests]
     assert survivors(directory(service), state) == []
+
+
+async def test_an_open_loop_of_random_prompts(service: Service) -> None:
+    cell, *_ = cells("d01", 1, max_tokens=8)
+    asked = replace(
+        cell.point, kind="open-loop", prompts="random:40", requests=6, repetitions=1, rate=20.0, arrivals="constant"
+    )
+    service.submit(real([deployment("d01")], [replace(cell, point=asked)]))
+    state = await until(service, "test-run", ended, 90)
+    assert {row.state.phase for row in state.cells.values()} == {st.CellPhase.DONE}, phases(state)
+    attempt = attempt_of(service, cell.id)
+    meant = [one.intended or 0 for one in sorted(attempt.requests, key=lambda one: one.index)]
+    assert [round(at - meant[0], 6) for at in meant] == [0, 0.05, 0.1, 0.15, 0.2, 0.25]
+    assert len({one.prompt for one in attempt.requests}) == 6
+    lengths = {one.prompt_tokens for one in attempt.requests}
+    assert max(one or 0 for one in lengths) - min(one or 0 for one in lengths) <= 2, (
+        "what the chat template adds is equal"
+    )

@@ -11,6 +11,7 @@ from hypothesis import strategies as s
 from ddconsole.core.expansion import Expansion, expand, memory_of, size_of_prompts, size_of_script
 from ddconsole.core.memory import MemoryModel, Verdict
 from ddconsole.core.plan import Plan
+from ddconsole.core.plan_problem import PlanError
 from ddconsole.core.plan_workloads import TextSize, tokens_of
 from ddconsole.core.sweep import (
     Cell,
@@ -414,3 +415,17 @@ def test_any_plan_expands_to_each_combination_once_in_a_stable_order(
         assert deployment.context_tokens >= cell.point.max_tokens
         if cell.id not in unfit and memory is not None:
             assert expansion.memory[cell.deployment].verdict is Verdict.POSSIBLE
+
+
+def test_an_open_loop_has_a_point_for_each_rate_and_prompts_of_a_length(small_text: str) -> None:
+    closed = "load: {kind: closed-loop, prompts: five, max_tokens: 32, concurrency: [1, 4]}"
+    loop = 'load: {kind: open-loop, prompts: "random:512", max_tokens: [32, 64], rate: [0.5, 4], concurrency: 16}'
+    assert closed in small_text
+    expansion = expand(parse_plan(small_text.replace(closed, loop), "small.yaml"))
+    points = [cell.point for cell in expansion.cells if cell.point.workload == "load"]
+    asked = {(one.kind, one.rate, one.max_tokens, one.concurrency, one.requests, one.arrivals) for one in points}
+    assert asked == {("open-loop", rate, tokens, 16, 64, "poisson") for rate in (0.5, 4.0) for tokens in (32, 64)}
+    assert {one.label for one in points} == {f"load {rate}/s {n} tokens" for rate in ("0.5", "4") for n in (32, 64)}
+    assert all(cell_from_json(to_json(cell)) == cell for cell in expansion.cells)
+    with pytest.raises(PlanError, match="write random:1024"):
+        parse_plan(small_text.replace(closed, loop.replace("512", "0.5k")), "small.yaml")
