@@ -76,7 +76,7 @@ def _error_bars(grid: Grid) -> str:
 def error_bar_words(kinds: set[str]) -> str:
     """What the error bars of a figure are."""
     words = {
-        "interval": r"Error bars: 95\,\% interval over launches, repetitions and requests.",
+        "interval": r"Error bars: 95\,\% interval over launches.",
         "spread": r"Error bars: central 95\,\% of the requests where there are fewer than three launches, no interval.",
     }
     return " ".join(text for kind, text in words.items() if kind in kinds) or "No noise is known."

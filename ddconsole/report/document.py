@@ -10,7 +10,7 @@ from ddconsole.report.grid import LOAD_MODES
 from ddconsole.report.latex_text import latex_text
 from ddconsole.report.marks import in_order
 from ddconsole.report.result_set import ResultSet
-from ddconsole.report.statistics import RESAMPLES, SEED, Sureness
+from ddconsole.report.statistics import Sureness
 from ddconsole.report.table import mark_text
 
 _SECTIONS = (
@@ -87,9 +87,8 @@ def _noise(result: ResultSet) -> str:
     texts = []
     if Sureness.INTERVAL in kinds:
         texts.append(
-            f"Intervals are 95 % percentile intervals of a hierarchical bootstrap ({RESAMPLES:,} resamples, "
-            f"seed {SEED}) that draws launches, then repetitions, then requests; those of speed-ups draw the same "
-            "prompts on both sides."
+            "Intervals are 95 % Student t intervals of the logarithms of the launches' medians, each launch one value; "
+            "those of speed-ups are Welch t intervals over the prompts that both sides have."
         )
     if Sureness.SPREAD in kinds:
         texts.append(

@@ -108,7 +108,7 @@ def _caption(result: ResultSet, grid: Grid) -> str:
     kinds = {one.figures.output_rate.sureness for one in grid.shown() if one.figures and one.figures.output_rate}
     noise = []
     if Sureness.INTERVAL in kinds:
-        noise.append(r"95\,\% interval over launches, repetitions and requests in square brackets")
+        noise.append(r"95\,\% interval over launches in square brackets")
     if Sureness.SPREAD in kinds:
         noise.append(r"half the central 95\,\% of the requests in round brackets")
     mode = LOAD_MODES.get(grid.kind, grid.kind)

@@ -7,7 +7,6 @@ from ddconsole.report.cell_fields import csv_text
 from ddconsole.report.fragment import Fragment, utc
 from ddconsole.report.latex_text import latex_text
 from ddconsole.report.result_set import CellResult, ResultSet
-from ddconsole.report.statistics import RESAMPLES, SEED
 from ddconsole.report.table import RAGGED, RowGroup, fitted_text, mark_text, row_text, table_tex
 
 _LINES = 24
@@ -104,7 +103,7 @@ def environment_table(result: ResultSet) -> Fragment:
         *result.environment,
         ("baseline", result.baseline),
         *((f"protocol {name}", str(value)) for name, value in sorted(result.protocol.items())),
-        ("bootstrap", f"{RESAMPLES} resamples, seed {SEED}, percentile, 95 %"),
+        ("intervals", "95 %, t over the logarithms of the launches' medians"),
         ("run with", f"ddconsole {result.version}"),
         ("data from", f"{utc(result.began)} to {utc(result.data_time)}"),
         ("result set sha256", result.sha256),

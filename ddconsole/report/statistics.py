@@ -1,16 +1,15 @@
-"""Medians, and how sure they are: spreads, bootstrap intervals, and percentiles that the sample carries.
+"""Medians, and how sure they are: spreads, intervals over launches, and percentiles that the sample carries.
 
-Noise sits at three levels: launches, repetitions within a launch, requests within a repetition. An interval resamples
-all three (a hierarchical percentile bootstrap; Kalibera and Jones, ISMM 2013), and needs at least three launches. With
-fewer there is only a spread: the central 95 % of the requests.
+Noise sits at three levels: launches, repetitions within a launch, requests within a repetition. The two lower ones are
+in the median of each launch; an interval is made of those medians (`launch_interval`), and needs at least three
+launches. With fewer there is only a spread: the central 95 % of the requests.
 """
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -18,19 +17,12 @@ from numpy.typing import NDArray
 
 from ddconsole.core.figures import percentile
 from ddconsole.core.records import RequestOutcome, RequestRecord
+from ddconsole.report.launch_interval import interval_of, interval_of_ratio
 
-RESAMPLES = 10_000
-SEED = 7
-"""Of the bootstrap; every cell draws the same numbers, so an interval depends on its own data alone."""
 LAUNCHES_FOR_AN_INTERVAL = 3
 
 PERCENTILE_FLOORS = ((0.99, 662), (0.95, 130), (0.90, 64), (0.50, 11))
 """Requests that a percentile needs at least: MLPerf's floors at a confidence of 0.99 (facts: reporting)."""
-
-_ROWS = 1_000
-"""Resamples drawn at once: 8 KB of memory for each request of the cell, three times over."""
-_KEPT = 200
-"""Requests of a cell up to which the drawn places are kept for the next cell of the same shape: most are alike."""
 
 Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
@@ -40,7 +32,7 @@ class Sureness(StrEnum):
     """What `low` and `high` of an estimate are."""
 
     INTERVAL = "interval"
-    """95 % bootstrap interval over launches, repetitions and requests."""
+    """95 % interval over launches."""
     SPREAD = "spread"
     """Central 95 % of the requests: no interval."""
     NONE = "none"
@@ -88,6 +80,11 @@ class Observations:
         """All values, in a fixed order."""
         return [float(one) for one in self.values[~np.isnan(self.values)]]
 
+    def launch_medians(self) -> list[float]:
+        """The median of each launch's requests, in the order of the launches; a launch without a value has none."""
+        known = (launch[~np.isnan(launch)] for launch in self.values)
+        return [float(np.median(one)) for one in known if one.size]
+
     def for_keys(self, keys: Sequence[tuple[str, int]]) -> "Observations":
         """The same with these keys only, in this order."""
         places = [self.keys.index(key) for key in keys]
@@ -127,15 +124,14 @@ def median_estimate(observations: Observations | None) -> Estimate | None:
     known = observations.known()
     value = statistics.median(known)
     if observations.launches >= LAUNCHES_FOR_AN_INTERVAL:
-        medians = np.concatenate([_medians(one) for one in _resampled(observations)])
-        return _interval(value, medians)
+        return _interval(value, interval_of(observations.launch_medians()))
     if len(known) < 2:
         return Estimate(value)
     return Estimate(value, percentile(known, 0.025), percentile(known, 0.975), Sureness.SPREAD)
 
 
 def ratio_estimate(numerator: Observations | None, denominator: Observations | None) -> Estimate | None:
-    """The ratio of two medians; the interval is paired: both sides draw the same prompts.
+    """The ratio of two medians; the interval is paired: it is made of the prompts that both sides have.
 
     With fewer than three launches on either side, or no prompt in common, there is no interval.
     """
@@ -143,12 +139,10 @@ def ratio_estimate(numerator: Observations | None, denominator: Observations | N
         return None
     value = statistics.median(numerator.known()) / statistics.median(denominator.known())
     shared = tuple(key for key in numerator.keys if key in set(denominator.keys))
-    if min(numerator.launches, denominator.launches) < LAUNCHES_FOR_AN_INTERVAL or not shared:
+    above, below = (one.for_keys(shared).launch_medians() for one in (numerator, denominator))
+    if min(len(above), len(below)) < LAUNCHES_FOR_AN_INTERVAL:
         return Estimate(value)
-    above = _resampled(numerator.for_keys(shared), prompts_together=True, stream=0)
-    below = _resampled(denominator.for_keys(shared), prompts_together=True, stream=1)
-    ratios = np.concatenate([_medians(one) / _medians(two) for one, two in zip(above, below, strict=True)])
-    return _interval(value, ratios)
+    return _interval(value, interval_of_ratio(above, below))
 
 
 def certified_percentile(values: Sequence[float], fraction: float) -> float | None:
@@ -172,59 +166,6 @@ def _by_repetition(
     return [found[number] for number in sorted(found)]
 
 
-def _interval(value: float, resampled: Floats) -> Estimate:
-    sure = resampled[~np.isnan(resampled)]
-    low, high = np.quantile(sure, [0.025, 0.975])
-    return Estimate(value, float(low), float(high), Sureness.INTERVAL)
-
-
-def _resampled(observations: Observations, *, prompts_together: bool = False, stream: int = 0) -> Iterator[Floats]:
-    """Resamples in chunks of rows, each row one resample of all values.
-
-    `prompts_together` draws the prompts once for a resample, the same for every `stream`, instead of afresh in each
-    repetition.
-    """
-    values, counts = observations.values, tuple(int(one) for one in observations.repetitions)
-    launches, repetitions, keys = values.shape
-    flat = np.ascontiguousarray(values).reshape(launches * repetitions, keys)
-    draw = _drawn_prompts if launches * repetitions * keys <= _KEPT else _drawn_prompts.__wrapped__
-    for start in range(0, RESAMPLES, _ROWS):
-        chosen = _drawn_repetitions(start, launches, repetitions, counts, stream)
-        prompts = draw(start, 1 if prompts_together else launches * repetitions, keys)
-        yield flat[chosen[:, :, None], prompts].reshape(_ROWS, -1)
-
-
-@lru_cache(maxsize=40)
-def _drawn_repetitions(start: int, launches: int, repetitions: int, counts: tuple[int, ...], stream: int) -> Indices:
-    """Which (launch, repetition), as one index, stands where: (rows, launches x repetitions)."""
-    generator = np.random.default_rng([SEED, 1, stream, start])
-    launch = (generator.random((_ROWS, launches, 1)) * launches).astype(np.intp)
-    within = (generator.random((_ROWS, launches, repetitions)) * np.array(counts)[launch]).astype(np.intp)
-    drawn: Indices = (launch * repetitions + within).reshape(_ROWS, launches * repetitions)
-    return drawn
-
-
-@lru_cache(maxsize=40)
-def _drawn_prompts(start: int, places: int, keys: int) -> Indices:
-    """Which key stands where: (rows, places, keys)."""
-    generator = np.random.default_rng([SEED, 2, start])
-    return (generator.random((_ROWS, places, keys)) * keys).astype(np.intp)
-
-
-def _medians(rows: Floats) -> Floats:
-    """The median of each row over what is not NaN; NaN where all is."""
-    if not np.isnan(rows).any():
-        middle = rows.shape[1] // 2
-        if rows.shape[1] % 2:
-            odd: Floats = np.partition(rows, middle, axis=1)[:, middle]
-            return odd
-        parted = np.partition(rows, (middle - 1, middle), axis=1)
-        even: Floats = (parted[:, middle - 1] + parted[:, middle]) / 2
-        return even
-    ordered = np.sort(rows, axis=1)  # NaN comes last
-    number = rows.shape[1] - np.isnan(rows).sum(axis=1)
-    line = np.arange(rows.shape[0])
-    low = ordered[line, np.maximum((number - 1) // 2, 0)]
-    high = ordered[line, np.minimum(number // 2, rows.shape[1] - 1)]
-    both: Floats = np.where(number > 0, (low + high) / 2, np.nan)
-    return both
+def _interval(value: float, bounds: tuple[float, float]) -> Estimate:
+    """The interval is around the launches, the figure is over all requests: it is never left outside."""
+    return Estimate(value, min(bounds[0], value), max(bounds[1], value), Sureness.INTERVAL)
