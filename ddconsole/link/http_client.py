@@ -304,6 +304,9 @@ class HttpAgentClient:
 
     def _lost(self, problem: BaseException) -> LinkLost:
         detail = str(problem) or type(problem).__name__
+        if isinstance(problem, aiohttp.ClientPayloadError):
+            # Its own text is about the parser and names exceptions.
+            detail = "the answer broke off in the middle"
         return LinkLost(f"{self.host}: the link was lost: {detail}", _AGAIN)
 
 

@@ -90,6 +90,21 @@ async def test_an_agent_that_goes_is_a_lost_link_and_the_next_call_makes_a_new_o
     assert all(one.closed for one in made)
 
 
+async def test_an_answer_that_breaks_off_is_told_in_plain_words(client: HttpAgentClient, socket_file: Path) -> None:
+    async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20\r\nonly this")
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    socket_file.unlink()
+    async with await asyncio.start_unix_server(half, socket_file):
+        with pytest.raises(LinkLost) as lost:
+            await client.hello()
+    assert lost.value.text == "fake: the link was lost: the answer broke off in the middle"
+
+
 async def test_one_new_link_for_many_callers(agent: FakeAgent, socket_file: Path) -> None:
     made = 0
 
