@@ -1,6 +1,7 @@
 """Over a real sshd: the host's key, the login, commands, and a lost link."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 import asyncssh
@@ -155,6 +156,35 @@ async def test_a_tight_limit_of_sessions_is_waited_for_and_named() -> None:
         for one in taken:
             one.close()
         await host.close()
+
+
+async def the_one_login(port: int) -> asyncio.StreamWriter:
+    """Take the one place for a login that an sshd has, as soon as it is free."""
+    while True:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        if (await reader.readline()).startswith(b"SSH-2.0-"):
+            return writer
+        writer.close()
+        await writer.wait_closed()
+        await asyncio.sleep(0.05)
+
+
+async def test_a_login_that_sshd_has_no_place_for_names_the_limit_and_is_tried_again() -> None:
+    with prepared(extra="MaxStartups 1:100:1\n") as tight:
+        tight.start()
+        writer = await the_one_login(tight.port)
+        with pytest.raises(StageError) as refused:
+            await connect_ssh(tight.spec, tight.settings())
+        assert (refused.value.stage, refused.value.final) == (Stage.CONNECT, False)
+        assert "MaxStartups" in str(refused.value)
+        writer.close()
+        await writer.wait_closed()
+        async with asyncio.timeout(10):
+            while True:
+                with contextlib.suppress(StageError):
+                    await (await connect_ssh(tight.spec, tight.settings())).close()
+                    return
+                await asyncio.sleep(0.1)
 
 
 async def test_an_aborted_connection_is_never_a_commands_success(open_sshd: Sshd) -> None:

@@ -26,7 +26,7 @@ PROGRAM = "/usr/sbin/sshd"
 _CONFIG = """
 {extra}
 Port {port}
-ListenAddress 127.0.0.1
+ListenAddress {address}
 HostKey {folder}/host_key
 PidFile {folder}/sshd.pid
 AuthorizedKeysFile {folder}/authorized_keys
@@ -38,7 +38,7 @@ StrictModes no
 AllowStreamLocalForwarding {forwarding}
 PrintMotd no
 UseDNS no
-MaxStartups 100:30:200
+{startups}
 LogLevel VERBOSE
 Subsystem sftp internal-sftp
 """
@@ -76,11 +76,13 @@ class Sshd:
     """Lines of sshd_config that come first, so that they are the ones that count."""
     user: pwd.struct_passwd = field(default_factory=login_user)
     process: subprocess.Popen[bytes] | None = None
+    address: str = "127.0.0.1"
 
     @property
     def spec(self) -> HostSpec:
         """As an operator would name it."""
-        return HostSpec(f"{self.user.pw_name}@127.0.0.1:{self.port}", "127.0.0.1", self.user.pw_name, self.port)
+        name = f"{self.user.pw_name}@{self.address}:{self.port}"
+        return HostSpec(name, self.address, self.user.pw_name, self.port)
 
     def settings(self, **changes: object) -> SshSettings:
         """Settings that know the host's key and hold the right client key; nothing of the real user leaks in."""
@@ -110,14 +112,17 @@ class Sshd:
     def trust_host_key(self) -> None:
         """Write the present host key into known_hosts, behind a comment and a line that cannot be read."""
         key = (self.folder / "host_key.pub").read_text().strip()
-        lines = ["# known hosts of a test", "broken", f"[127.0.0.1]:{self.port} {key}"]
+        lines = ["# known hosts of a test", "broken", f"[{self.address}]:{self.port} {key}"]
         (self.folder / "known_hosts").write_text("\n".join(lines) + "\n")
 
     def write_config(self, *, pam: bool = False) -> Path:
         """Write its configuration; with PAM a login is a session of logind's."""
         config = self.folder / "sshd_config"
         forwarding, sessions = ("yes" if one else "no" for one in (self.forwarding, pam))
-        given = {"port": self.port, "folder": self.folder, "forwarding": forwarding, "pam": sessions}
+        place = {"port": self.port, "address": self.address, "folder": self.folder}
+        # Of this option the last line counts, not the first.
+        startups = "" if "MaxStartups" in self.extra else "MaxStartups 100:30:200"
+        given = {**place, "forwarding": forwarding, "pam": sessions, "startups": startups}
         config.write_text(_CONFIG.format(**given, extra=self.extra))
         return config
 
