@@ -31,6 +31,8 @@ from sshd import Sshd, require_sshd
 _INIT = Path(__file__).with_suffix(".sh")
 _CHECKOUT = Path(__file__).parents[2]
 _BOOT_DEADLINE = 30.0
+_LISTEN = "0A"
+"""As /proc/net/tcp has it."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -107,7 +109,7 @@ class SystemdBox:
         while time.monotonic() < end and self._machine.poll() is None:
             with contextlib.suppress(subprocess.SubprocessError, OSError, IndexError):
                 state = self.run("systemctl", "is-system-running", check=False).stdout.strip()
-                if state in {"running", "degraded"} and _listens(self.sshd.port):
+                if state in {"running", "degraded"} and _listens(self.init, self.sshd.port):
                     return
             time.sleep(0.05)
         pytest.fail(f"the box did not boot: {(self.folder / 'console.log').read_text(errors='replace')[-1500:]}")
@@ -165,7 +167,8 @@ class SystemdBox:
 
         It runs in no unit and no session of the box: an agent is better started over SSH or by systemd-run.
         """
-        start = ["nsenter", "-t", str(self.init), "--mount", "--uts", "--ipc", "--pid", "--cgroup", "--root", "--wd=/"]
+        namespaces = ("--mount", "--uts", "--ipc", "--pid", "--cgroup", "--net")
+        start = ["nsenter", "-t", str(self.init), *namespaces, "--root", "--wd=/"]
         if user is None:
             return [*start, "env", "-i", f"PATH={_PATH}", "HOME=/root", "LANG=C.UTF-8", *argv]
         account = pwd.getpwnam(user)
@@ -220,8 +223,13 @@ class SystemdBox:
 
 
 @contextlib.contextmanager
-def systemd_box(network: str | None = None) -> Iterator[SystemdBox]:
-    """A booted box; `network` names a network namespace of /run/netns. It is gone afterwards, with all in it."""
+def systemd_box(network: str | None = None, address: str = "127.0.0.1") -> Iterator[SystemdBox]:
+    """A booted box, which is gone afterwards with all in it.
+
+    Args:
+        network: a network namespace of /run/netns; the one that this runs in without it.
+        address: where its sshd listens, of that network.
+    """
     require_systemd_box()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -230,7 +238,7 @@ def systemd_box(network: str | None = None) -> Iterator[SystemdBox]:
         folder = Path(name)
         folder.chmod(0o711)
         (folder / "ssh").mkdir(mode=0o711)
-        sshd = Sshd(folder / "ssh", port, user=pwd.getpwnam("root"))
+        sshd = Sshd(folder / "ssh", port, user=pwd.getpwnam("root"), address=address)
         sshd.make_keys()
         sshd.write_config(pam=True)
         box = SystemdBox(folder, sshd, network)
@@ -255,6 +263,7 @@ def _folders_elsewhere() -> list[str]:
     return [one for one in wanted if Path(one).stat().st_dev != root]
 
 
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+def _listens(init: int, port: int) -> bool:
+    """Whether a port is listened on in the network of a process."""
+    lines = (line.split() for line in Path(f"/proc/{init}/net/tcp").read_text().splitlines()[1:])
+    return any(state == _LISTEN and place.endswith(f":{port:04X}") for _, place, _, state, *_ in lines)
