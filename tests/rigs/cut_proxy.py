@@ -1,4 +1,4 @@
-"""A TCP proxy before a real sshd, which counts bytes and cuts, silences, slows or delays what goes through it."""
+"""A TCP proxy before a real sshd: it counts bytes and cuts, silences, freezes, slows or delays what goes through it."""
 
 import asyncio
 import contextlib
@@ -41,9 +41,27 @@ class CutProxy:
     then: Callable[[], None] = field(default=lambda: None)
     cuts: int = 0
     _silent: bool = False
+    _thawed: asyncio.Event = field(default_factory=asyncio.Event)
+    _forgotten: set[asyncio.StreamWriter] = field(default_factory=set)
     _refusing: bool = False
     _pairs: list[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = field(default_factory=list)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._thawed.set()
+
+    def freeze(self) -> None:
+        """Nothing is carried, nothing is lost, new connections wait: as before a peer that stands still."""
+        self._thawed.clear()
+
+    def thaw(self) -> None:
+        """What waited is carried."""
+        self._thawed.set()
+
+    def forget(self) -> None:
+        """End a silence for new connections only: what the old ones send vanishes for ever, as behind a NAT."""
+        self._silent = False
+        self._forgotten.update(writer for pair in self._pairs for writer in pair)
 
     def cut(self, how: Cut) -> None:
         """End every connection, now."""
@@ -92,6 +110,7 @@ class CutProxy:
             await asyncio.sleep(0.02)
             if writer.is_closing():
                 return
+        await self._thawed.wait()
         try:
             to_server = await asyncio.open_connection("127.0.0.1", self.target)
         except OSError:
@@ -111,7 +130,7 @@ class CutProxy:
         self._start(self._deliver(line, writer))
         with contextlib.suppress(OSError):
             while data := await reader.read(_PIECE):
-                if self._silent:
+                if self._silent or writer in self._forgotten:
                     continue
                 self.counted[way] += len(data)
                 if self.rate is not None:
@@ -129,7 +148,8 @@ class CutProxy:
             while True:
                 due, data = await line.get()
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
-                if self._silent:
+                await self._thawed.wait()
+                if self._silent or writer in self._forgotten:
                     continue
                 if not data:
                     writer.close()
