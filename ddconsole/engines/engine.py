@@ -137,6 +137,10 @@ class Counters:
     """Steps that drafted something, where the engine counts only those."""
     drafted: int | None = None
     accepted: int | None = None
+    ttft_count: int | None = None
+    """Requests in the engine's histogram of the time to the first token."""
+    ttft_seconds: float | None = None
+    """The sum of their times."""
     raw: Mapping[str, float] = field(default_factory=dict)
 
 

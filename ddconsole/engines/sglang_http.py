@@ -123,6 +123,8 @@ async def counters(api: ServerApi) -> Counters | None:
         prompt_tokens=whole(totals, "sglang:prompt_tokens_total"),
         cached_tokens=whole(totals, "sglang:cached_tokens_total"),
         verify_steps=steps,
+        ttft_count=whole(totals, "sglang:time_to_first_token_seconds_count"),
+        ttft_seconds=totals.get("sglang:time_to_first_token_seconds_sum"),
         raw=raw,
     )
 

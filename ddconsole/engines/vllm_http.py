@@ -83,6 +83,8 @@ async def counters(api: ServerApi) -> Counters | None:
         drafting_steps=whole(totals, _NO_DRAFT_COUNTED),
         drafted=whole(totals, "vllm:spec_decode_num_draft_tokens_total"),
         accepted=whole(totals, "vllm:spec_decode_num_accepted_tokens_total"),
+        ttft_count=whole(totals, "vllm:time_to_first_token_seconds_count"),
+        ttft_seconds=totals.get("vllm:time_to_first_token_seconds_sum"),
         raw={name: value for name, value in totals.items() if name.endswith("_total")},
     )
 

@@ -6,6 +6,7 @@ class InFlight:
 
     def __init__(self) -> None:
         self._running = 0
+        self._sent = 0
         self._ended = 0
         self._integral = 0.0
         self._at: float | None = None
@@ -20,6 +21,7 @@ class InFlight:
             self._first_sent = at
         self._advance(at)
         self._running += 1
+        self._sent += 1
         self._last_sent = at
         self._integral_at_last_sent = self._integral
         self._ended_before_last_sent = self._ended
@@ -37,6 +39,12 @@ class InFlight:
         if not self._ended_before_last_sent or seconds <= 0:
             return None
         return self._integral_at_last_sent / seconds
+
+    @property
+    def sending_rate(self) -> float | None:
+        """Requests sent a second, from the first sending to the last; None while there is no time between them."""
+        seconds = self._last_sent - self._first_sent
+        return (self._sent - 1) / seconds if self._sent > 1 and seconds > 0 else None
 
     def _advance(self, at: float) -> None:
         if self._at is not None:

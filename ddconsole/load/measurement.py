@@ -82,6 +82,8 @@ class Measurement:
         self._in_flight = InFlight()
         self._last_told = 0.0
         self._worst_lag = 0.0
+        self._lag = 0.0
+        self._lags = 0
         self._began = time.perf_counter()
         self._cpu_began = time.process_time()
         self._notes: list[str] = []
@@ -178,6 +180,8 @@ class Measurement:
             warmup_failed=self._warmups_failed,
             notes=tuple(notes),
             achieved_concurrency=self._in_flight.while_sending,
+            mean_loop_lag=self._lag / self._lags if self._lags else None,
+            achieved_rate=self._in_flight.sending_rate,
         )
 
     async def watch(self) -> None:
@@ -192,6 +196,8 @@ class Measurement:
             await asyncio.sleep(_WATCH_SECONDS)
             now = loop.time()
             self._worst_lag = max(self._worst_lag, now - due)
+            self._lag += now - due
+            self._lags += 1
             if self._scopes and self.open and now - self._last_told > limit:
                 why = f"no token for {self._task.point.stall_timeout:g} s"
                 self.note(f"stalled: {why} from any of {len(self._scopes)} running requests")

@@ -67,3 +67,7 @@ class LoadReport:
     notes: Sequence[str] = ()
     achieved_concurrency: float | None = None
     """Mean requests in flight from the first sending to the last: while there was work. None with too few requests."""
+    mean_loop_lag: float | None = None
+    """Seconds that the event loop was late on the mean, looked at every 20 ms."""
+    achieved_rate: float | None = None
+    """Requests sent a second, from the first sending to the last; None for one request."""

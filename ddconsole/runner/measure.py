@@ -10,7 +10,7 @@ from typing import Any
 from ddconsole.core.attempt_file import AttemptFile, attempt_to_json
 from ddconsole.core.clock import Clock
 from ddconsole.core.control import WantedCell
-from ddconsole.core.figures import WORTH_TELLING, Slo, Summary, summarise
+from ddconsole.core.figures import Slo, Summary, summarise
 from ddconsole.core.fingerprint import fingerprint, fingerprint_parts
 from ddconsole.core.plan_values import random_length
 from ddconsole.core.records import CellProgress, RequestOutcome, RequestRecord
@@ -24,6 +24,7 @@ from ddconsole.runner.acceptance import cell_acceptance, counter_flags, with_ste
 from ddconsole.runner.cell_time import CellTime
 from ddconsole.runner.durable import write_whole
 from ddconsole.runner.hardware import disturbances, hardware_record, samples_between
+from ddconsole.runner.instrument import instrument_flags
 from ddconsole.runner.load_process import LoadProcess, LoadResult
 from ddconsole.runner.order import LaunchOrder
 from ddconsole.runner.random_prompts import random_prompts
@@ -249,10 +250,7 @@ class CellMeasurement:
             cause = interruption.cause()
         kind = "stopped" if cancelled else "failed" if cause else "done"
         flags = (*notes, *counter_flags(records, before, after)) if kind == "done" else notes
-        if figures.estimated_tokens:
-            flags = (*flags, "output tokens were estimated from chunks: the engine told no usage")
-        if figures.rate_bias is not None and figures.rate_bias >= WORTH_TELLING:
-            flags = (*flags, _bias_flag(figures.rate_bias))
+        flags = (*flags, *instrument_flags(wanted.cell.point, figures, result.report, records, counters))
         ended = self._clock.now()
         samples = samples_between(self._run.path / "telemetry.jsonl", time.began, ended)
         hardware = hardware_record(samples, self._order.deployment.placement.gpus, ended - time.began)
@@ -365,13 +363,6 @@ def _failure(
     if wanted.cell.point.kind == "conversation" and len(records) < planned:
         return Cause("CONVERSATION-SHORT", f"only {len(records)} of {planned} turns were sent", do="read the turns")
     return None
-
-
-def _bias_flag(bias: float) -> str:
-    return (
-        f"tok/s may be {bias:.1%} too high: the first chunks look as if they held several tokens, and the engine does "
-        "not tell how many → protocol.count_each_chunk: true asks it to"
-    )
 
 
 def _planned(point: WorkloadPoint) -> int:

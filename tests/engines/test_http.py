@@ -211,6 +211,20 @@ async def test_counters_of_all_data_parallel_ranks_and_one_tensor_parallel_rank(
     assert found.verify_steps is None
 
 
+async def test_the_engines_times_to_the_first_token_are_counted_over_all_kinds_of_requests(api: Api) -> None:
+    labels = 'engine_type="unified",is_streaming="{}",model_name="tiny"'
+    name = "sglang:time_to_first_token_seconds"
+    text = "\n".join(
+        f"{name}_{part}{{{labels.format(streaming)}}} {value}"
+        for streaming, values in (("false", (0.25, 3.0)), ("true", (0.5, 4.0)))
+        for part, value in zip(("sum", "count"), values, strict=True)
+    )
+    text += f'\n{name}_bucket{{{labels.format("true")},le="0.1"}} 2.0'
+    found = await SGLANG.counters(api({"/metrics": Answer(200, None, text)}))
+    assert found is not None
+    assert (found.ttft_seconds, found.ttft_count) == (0.75, 7)
+
+
 async def test_without_metrics_the_schedulers_average_is_only_noted(api: Api, recorded: Recorded) -> None:
     answers = recorded("sglang", "spec-dflash")
     del answers["/metrics"]
