@@ -374,7 +374,7 @@ async def test_a_client_that_raises_is_a_failed_request(make_task: "MakeTask") -
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"kind": "open-loop"}, "one of closed-loop, conversation, single"),
+        ({"kind": "burst"}, "one of closed-loop, conversation, open-loop, single"),
         ({"prompts": []}, "came without prompts"),
         ({"concurrency": 0}, "concurrency is 0"),
         ({"kind": "conversation"}, "came without its script"),
