@@ -18,6 +18,8 @@ from ddconsole.load.task import LoadReport, LoadTask
 WARMUP_TOKENS = 128
 """Longest output of a warm-up request: enough for compilation and graphs, without paying for a whole cell."""
 _WATCH_SECONDS = 0.02
+_FEWEST_LOOKS = 25
+"""Looks at the event loop's lateness, half a second of them, below which their mean says little."""
 _LONGEST_SLEEP = 0.25
 """Seconds until a request is due after which a cancelled measurement is noticed."""
 _RATE_TICKS = 5
@@ -180,7 +182,7 @@ class Measurement:
             warmup_failed=self._warmups_failed,
             notes=tuple(notes),
             achieved_concurrency=self._in_flight.while_sending,
-            mean_loop_lag=self._lag / self._lags if self._lags else None,
+            mean_loop_lag=self._lag / self._lags if self._lags >= _FEWEST_LOOKS else None,
             achieved_rate=self._in_flight.sending_rate,
         )
 

@@ -68,6 +68,6 @@ class LoadReport:
     achieved_concurrency: float | None = None
     """Mean requests in flight from the first sending to the last: while there was work. None with too few requests."""
     mean_loop_lag: float | None = None
-    """Seconds that the event loop was late on the mean, looked at every 20 ms."""
+    """Seconds that the event loop was late on the mean, looked at every 20 ms; None for less than half a second."""
     achieved_rate: float | None = None
     """Requests sent a second, from the first sending to the last; None for one request."""
