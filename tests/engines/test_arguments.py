@@ -353,7 +353,7 @@ def test_commands() -> None:
     assert build is not None
     assert build[:2] == ("/venv/bin/python", "-c")
     assert SGLANG.build_command(("sglang", "serve")) is None
-    assert LLAMA.build_command(("llama-server",)) is None
+    assert LLAMA.build_command(("llama-server",)) == ("llama-server", "--version")
     assert LLAMA.default_command("/p")[1].endswith("xllamacpp_server.py")
 
 
