@@ -14,6 +14,7 @@ from ddconsole.commands.host_choices import HostChoice
 from ddconsole.commands.places import runs_folder, state_home
 from ddconsole.commands.staying import Stay, stay_on
 from ddconsole.core.plan_problem import PlanError
+from ddconsole.core.plan_values import ID_RULE, id_problem
 from ddconsole.core.wire import Submission
 from ddconsole.engines.register import ENGINE_KINDS
 from ddconsole.engines.register import engine as engine_of
@@ -70,6 +71,8 @@ def choice_of(sweep: PlannedSweep) -> HostChoice:
 
 def _begin(options: argparse.Namespace, sweep: PlannedSweep) -> Begun:
     run = options.name or f"{sweep.plan.name}-{time.strftime('%m%d-%H%M%S')}"
+    if refused := id_problem(run):
+        raise UsageProblem(f"run id: {refused}; allowed: {ID_RULE}")
     choice = choice_of(sweep)
     if options.verb != "rehearse":
         host = options.host or sweep.plan.host
