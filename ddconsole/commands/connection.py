@@ -15,7 +15,7 @@ from ddconsole.core.fold import fold
 from ddconsole.core.journal_line import read_lines
 from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import cell_label
-from ddconsole.link.client import AgentError
+from ddconsole.link.client import AgentError, LinkLost
 from ddconsole.link.connect import connect
 from ddconsole.link.handshake import version_note
 from ddconsole.link.http_client import HttpAgentClient
@@ -27,6 +27,10 @@ class UsageProblem(Exception):
 
 def fail(problem: Exception) -> int:
     """Say what is wrong in one line; the exit status."""
+    if isinstance(problem, LinkLost):
+        # A console asks again by itself, and says so; a verb asks once.
+        advice = "what was asked may or may not have been done; a sweep there goes on; try again"
+        problem = UsageProblem(f"{problem.text} → {advice}")
     print(f"ddconsole: {problem}", file=sys.stderr)
     return 2
 

@@ -18,6 +18,7 @@ from ddconsole.core.plan_values import ID_RULE, id_problem
 from ddconsole.core.wire import Submission
 from ddconsole.engines.register import ENGINE_KINDS
 from ddconsole.engines.register import engine as engine_of
+from ddconsole.link.client import LinkLost
 from ddconsole.link.http_client import HttpAgentClient
 from ddconsole.load.prompts import WorkloadTextError
 from ddconsole.planfile.placeholders import resolve_placeholders
@@ -114,7 +115,7 @@ async def _run(options: argparse.Namespace, sweep: PlannedSweep, begun: Begun) -
             )
         if not options.force and not await _checked(client, begun.submission):
             return 2
-        run = await client.submit(begun.submission)
+        run = await send(client, begun)
         _remember(run, begun)
         print(f"run {run} has begun on {begun.host}", file=sys.stderr)
         if options.detach:
@@ -122,6 +123,21 @@ async def _run(options: argparse.Namespace, sweep: PlannedSweep, begun: Begun) -
             return 0
         export = options.verb == "demo"
         return await stay_on(client, run, Stay(options.headless, begun.submission, export_at_end=export, begun=True))
+
+
+async def send(client: HttpAgentClient, begun: Begun) -> str:
+    """Begin the run; its id.
+
+    Raises:
+        UsageProblem: the link was lost meanwhile: it says how to find out.
+        AgentError: the agent refuses.
+    """
+    try:
+        return await client.submit(begun.submission)
+    except LinkLost as problem:
+        run = begun.submission.run
+        look = f"ddconsole attach {run} --host {begun.host} opens it if so"
+        raise UsageProblem(f"{problem.text} → whether run {run} has begun is not known: {look}") from problem
 
 
 def plan_line(sweep: PlannedSweep) -> str:
