@@ -30,6 +30,7 @@ from ddconsole.core.events import (
     RunEnded,
     RunPaused,
 )
+from ddconsole.core.pruning import prunings
 from ddconsole.core.run_state import LaunchRow, RunState
 from ddconsole.core.schedule import NextLaunch, control_for, next_launch, pause_reason
 from ddconsole.engines.engine import Engine
@@ -174,6 +175,9 @@ class Conductor:
         live = self.journal.state.live_launch()
         if live is not None:
             await self._look_after(live)
+        pruned = prunings(self.journal.state)
+        if pruned:
+            self.journal.append(pruned)
         self._deadline.look(asyncio.get_running_loop().time())
         state = self.journal.state
         self._pause_if_due(state)

@@ -127,7 +127,8 @@ def _cells_retried(state: RunState, event: ev.CellsRetried, at: float) -> RunSta
         cell = row.cell
         if row.next_round() is None:
             cell = replace(cell, rounds=cell.rounds + 1)
-        cells[name] = replace(row, cell=cell, state=st.Pending(again=True))
+        kept = row.kept or isinstance(row.state, st.Pruned)
+        cells[name] = replace(row, cell=cell, state=st.Pending(again=True), kept=kept)
     return replace(state, cells=cells)
 
 

@@ -171,6 +171,12 @@ class SloPart(PlanPart):
     e2e: v.Latency | None = None
 
 
+class PrunePart(PlanPart):
+    """When a method stops: its first cell at a tensor-parallel size is below this share of the best rate there."""
+
+    below: FractionAboveZero = 0.8
+
+
 class ProtocolPart(PlanPart):
     """How the sweep is measured. Times in seconds."""
 
@@ -192,6 +198,8 @@ class ProtocolPart(PlanPart):
     """How runners are started: in systemd units of their own, as plain processes, or as units where that works."""
     slo: SloPart = Field(default_factory=SloPart)
     """For the goodput; changes nothing of what is measured."""
+    prune: PrunePart | None = None
+    """Leave out the rest of a method that its first cell shows far below the best; nothing without it."""
     count_each_chunk: Flag = False
     """Ask the engine to tell its count with every chunk: the first one's tokens are then known, for longer chunks."""
     port: v.Port | None = None

@@ -68,6 +68,8 @@ class CellRow:
     edits: tuple[Edit, ...] = ()
     stop_by: str = ""
     """Who asked for the stop."""
+    kept: bool = False
+    """The operator took it back after it was pruned: it is not pruned again."""
 
     def done_attempts(self) -> tuple[Attempt, ...]:
         """Those of this revision that count: the first done one of each round."""

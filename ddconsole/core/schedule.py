@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ddconsole.core import states as st
 from ddconsole.core.control import Control, Ending, WantedCell
+from ddconsole.core.pruning import asked_for, undecided
 from ddconsole.core.run_state import CellRow, LaunchRow, RunState
 
 
@@ -18,12 +19,23 @@ class NextLaunch:
 
 
 def next_launch(state: RunState) -> NextLaunch | None:
-    """The launch that comes next when none is live: the queue's first cell decides, then rounds, then the table."""
+    """The launch that comes next when none is live.
+
+    The queue's first cell decides, then canaries, smallest server first, then rounds, then the table.
+    """
     rows = _pending(state)
     if not rows:
         return None
     queued = [state.cells[name] for name in state.queue if isinstance(state.cells[name].state, st.Pending)]
-    first = queued[0] if queued else min(rows, key=lambda row: (row.next_round() or 1, _order(state, row)))
+    sooner = [row for row in undecided(state).values() if isinstance(row.state, st.Pending)]
+    if queued:
+        first = queued[0]
+    elif sooner:
+        first = min(
+            sooner, key=lambda row: (state.deployments[row.cell.deployment].tensor_parallel, _order(state, row))
+        )
+    else:
+        first = min(rows, key=lambda row: (row.next_round() or 1, _order(state, row)))
     number = max(state.launches, default=0) + 1
     return NextLaunch(first.cell.deployment, first.next_round() or 1, number)
 
@@ -35,7 +47,7 @@ def cells_of_launch(state: RunState, launch: LaunchRow) -> Sequence[WantedCell]:
         for row in state.cells.values()
         if isinstance(row.state, st.Running) and row.state.launch == launch.number and not row.stop_requested
     ]
-    eligible = [row for row in _pending(state) if _may_run_on(row, launch)]
+    eligible = [row for row in _pending(state) if _may_run_on(row, launch) and not _waits_for_canary(state, row)]
     queue = [state.cells[name] for name in state.queue if name in state.cells]
     if queue and queue[0].cell.deployment != launch.deployment and isinstance(queue[0].state, st.Pending):
         return wanted
@@ -55,6 +67,8 @@ def control_for(state: RunState, launch: LaunchRow, generation: int, lease: int)
         cells, ending = (), Ending.NOW
     elif state.phase is st.RunPhase.PAUSED:
         cells, ending = running, Ending.WAIT
+    elif state.phase is st.RunPhase.RUNNING and _goes_on_after_canary(state, launch):
+        ending = Ending.WAIT
     stopped_by = {
         row.cell.id: row.stop_by or "operator"
         for row in state.cells.values()
@@ -120,6 +134,27 @@ def _may_run_on(row: CellRow, launch: LaunchRow) -> bool:
     if row.state.again:
         return True
     return all(attempt.launch != launch.number for attempt in row.done_attempts())
+
+
+def _waits_for_canary(state: RunState, row: CellRow) -> bool:
+    """Whether it is not known yet if a cell will be pruned: a canary of its size has still to be measured.
+
+    The baseline is never pruned: to stop its server early would only cost one more start.
+    """
+    deployment = state.deployments[row.cell.deployment]
+    if state.created is None or state.phase is st.RunPhase.DRAINING:
+        return False
+    if deployment.method == state.created.baseline or asked_for(state, row):
+        return False
+    canaries = [one for (_, size), one in undecided(state).items() if size == deployment.tensor_parallel]
+    return bool(canaries) and all(one.cell.id != row.cell.id for one in canaries)
+
+
+def _goes_on_after_canary(state: RunState, launch: LaunchRow) -> bool:
+    """Whether the server measures the last canary of its size: it stays up until that is decided."""
+    size = state.deployments[launch.deployment].tensor_parallel
+    canaries = [one for (_, other), one in undecided(state).items() if other == size]
+    return len(canaries) == 1 and canaries[0].cell.deployment == launch.deployment
 
 
 def _next_attempt(row: CellRow) -> int:

@@ -1,0 +1,48 @@
+"""A slow method stops after its first cell on a real server, and one command takes a cell of it back."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from sweeps import cells, deployment, directory, ended, submission, until
+
+from ddconsole.agent.service import Service
+from ddconsole.core import states as st
+from ddconsole.core.clock import SystemClock
+from ddconsole.core.wire import Command
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[Service]:
+    one = Service(tmp_path / "runs", SystemClock())
+    await one.start()
+    yield one
+    if one.active_run is not None:
+        one.command(directory(one), Command("teardown", "stop-run", "test"))
+        await until(one, "test-run", ended)
+    await one.stop()
+
+
+@pytest.mark.engine
+async def test_a_slow_method_stops_after_its_first_cell_and_comes_back_by_retry(service: Service) -> None:
+    deployments = [
+        deployment("d01", pace=0.1),
+        deployment("d02", "slow", pace=0.06),
+        deployment("d03", "fast", pace=0.005),
+    ]
+    sweep = cells("d01", 2) + cells("d02", 3, 3) + cells("d03", 2, 6)
+    service.submit(submission(deployments, sweep, prune={"below": 0.8}))
+    state = await until(service, "test-run", ended, 120.0)
+    assert [launch.deployment for launch in state.launches.values()] == ["d01", "d02", "d03"]
+    phases = {name: row.state.phase.value for name, row in state.cells.items()}
+    pruned = [name for name, phase in phases.items() if phase == "pruned"]
+    assert pruned == ["c004", "c005"]
+    assert set(phases.values()) == {"done", "pruned"}
+    because = state.cells["c004"].state
+    assert isinstance(because, st.Pruned)
+    assert because.because.startswith("its canary c003 gave ")
+    assert "of fast's" in because.because
+    retry = Command("r", "retry", "test", cells=("c004",))
+    assert service.command(directory(service), retry).taken
+    state = await until(service, "test-run", lambda state: state.cells["c004"].state.phase is st.CellPhase.DONE, 60.0)
+    assert state.cells["c005"].state.phase is st.CellPhase.PRUNED
