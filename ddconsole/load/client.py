@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 import aiohttp
 
 from ddconsole.core.clock import Clock
+from ddconsole.load.read_times import StampingConnector, handler_of
 from ddconsole.load.server_error import error_of_answer
 
 CHAT_COMPLETIONS = "/v1/chat/completions"
@@ -30,7 +31,7 @@ class StreamingClient(Protocol):
     """Requests sent a second time because the connection was reset before the first byte of the answer."""
 
     def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[tuple[float, bytes], None]:
-        """POST `body` and yield (monotonic time right after the read, bytes) until the answer ends.
+        """POST `body` and yield (monotonic time of the read, bytes) until the answer ends.
 
         Raises:
             StreamError: it was refused or broke.
@@ -60,7 +61,7 @@ class HttpStreamingClient:
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, force_close=True),
+            connector=StampingConnector(self._clock),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._clock.real_seconds(self._connect_timeout)),
             headers=_HEADERS,
@@ -82,8 +83,10 @@ class HttpStreamingClient:
             if response.status != 200:
                 text = (await response.content.read(_LONGEST_REFUSAL)).decode("utf-8", "replace")
                 raise StreamError(error_of_answer(response.status, text))
+            handler = handler_of(response)
             async for received in response.content.iter_any():
-                yield self._clock.monotonic(), received
+                at = handler.read_at if handler is not None else None
+                yield self._clock.monotonic() if at is None else at, received
         except (aiohttp.ClientError, OSError) as problem:
             raise StreamError(f"the answer broke off: {_words(problem)}") from problem
         finally:

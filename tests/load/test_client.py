@@ -1,5 +1,6 @@
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
@@ -219,3 +220,43 @@ async def test_two_hundred_streams_at_once_wait_for_no_connection(serve: "Serve"
         answers = await asyncio.gather(*(one() for _ in range(200)))
     assert answers == [b"data: [DONE]\n\n"] * 200
     assert max(server.running_at_begin) == 200
+
+
+async def test_a_tokens_time_is_that_of_the_read_however_busy_the_loop_is() -> None:
+    """Two streams get a chunk while the loop is blocked. Handling the first one takes 0.3 s: the second's is no later.
+
+    Taken when its turn came, its time would be 0.3 s too late.
+    """
+    beginning, rest = asyncio.Barrier(3), asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(ANSWER + chunk(b"one"))
+        await rest.wait()
+        writer.write(chunk(b"two"))
+        await writer.drain()
+        await asyncio.sleep(1)
+        writer.write(chunk(b"three") + b"0\r\n\r\n")
+        await writer.drain()
+
+    async with raw_server(answer) as url, HttpStreamingClient(url, SystemClock()) as client:
+
+        async def read() -> float:
+            second = 0.0
+            async for at, received in client.stream({}):
+                if received == b"one":
+                    await beginning.wait()
+                elif received == b"two":
+                    second = at
+                    time.sleep(0.3)  # noqa: ASYNC251  # what the loop is busy with
+            return second
+
+        readers = [asyncio.create_task(read()) for _ in range(2)]
+        await beginning.wait()
+        rest.set()
+        # The server's tasks write in the next round of the loop; both sockets are ready when it looks at them again.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        time.sleep(0.1)  # noqa: ASYNC251  # as above
+        one, other = await asyncio.gather(*readers)
+    assert abs(one - other) < 0.15
