@@ -126,9 +126,10 @@ class ChatStream:
         return None if tokens is None else self._counts.acceptance(tokens)
 
     def _take_event(self, at: float, payload: bytes) -> None:
-        if self.finished or not payload.strip():
+        payload = payload.strip()
+        if self.finished or not payload:
             return
-        if payload.strip() == b"[DONE]":
+        if payload == b"[DONE]":
             self.finished = True
             return
         self._events_seen += 1
