@@ -353,9 +353,8 @@ def nothing_is_left(console: Console, state: RunState) -> None:
 
 def leave(console: Console) -> None:
     console.press("q")
-    time.sleep(0.6)
-    if "LEFT WITH" not in console.screen():
-        console.press("y")
+    console.until_shown("Leave the console?")
+    console.confirm()
     console.until_shown("LEFT WITH 0")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ddconsole.core import states as st
-from tests.console.test_keys_on_a_real_sweep import PLAN, ROOT, Console, require_tmux
+from tests.console.test_keys_on_a_real_sweep import PLAN, ROOT, Console, leave, require_tmux
 
 LONG_CELLS = PLAN.replace("[20, 24, 28, 32]", "[400, 410]")
 
@@ -96,8 +96,5 @@ def test_control_is_taken_after_asking_and_its_loss_is_shown(two_consoles: tuple
     first.until_shown("Stop the whole sweep now?")
     first.confirm()
     first.until(lambda state: state.phase is st.RunPhase.ENDED and state.live_launch() is None, 60)
-    for console in (second, first):
-        console.press("q")
-        console.until_shown("Leave the console?")
-        console.confirm()
-        console.until_shown("LEFT WITH 0")
+    leave(second)
+    leave(first)
