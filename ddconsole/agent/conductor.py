@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from ddconsole.agent import after_boot
@@ -31,6 +31,7 @@ from ddconsole.core.events import (
     RunPaused,
 )
 from ddconsole.core.pruning import prunings
+from ddconsole.core.repeating import repetitions
 from ddconsole.core.run_state import LaunchRow, RunState
 from ddconsole.core.schedule import NextLaunch, control_for, next_launch, pause_reason
 from ddconsole.engines.engine import Engine
@@ -175,9 +176,7 @@ class Conductor:
         live = self.journal.state.live_launch()
         if live is not None:
             await self._look_after(live)
-        pruned = prunings(self.journal.state)
-        if pruned:
-            self.journal.append(pruned)
+        self._keep_protocol()
         self._deadline.look(asyncio.get_running_loop().time())
         state = self.journal.state
         self._pause_if_due(state)
@@ -224,6 +223,13 @@ class Conductor:
             told = await self._launcher.bury(self.run.launch(live.number))
             why = f"{why} ({told})" if told else why
             await bury(self.journal, self.run, after, self._engine, why, self._clock)
+
+    def _keep_protocol(self) -> None:
+        """Repeat what is not sure enough and prune what is far behind: a pruned method is not repeated."""
+        for decide in (repetitions, prunings):
+            decided: Sequence[Event] = decide(self.journal.state)
+            if decided:
+                self.journal.append(decided)
 
     async def _try_to_clean(self, live: LaunchRow) -> None:
         """Nothing goes on until what a launch left is gone; its own processes are ended once more."""

@@ -177,6 +177,14 @@ class CellsPruned:
 
 
 @dataclass(frozen=True, slots=True)
+class CellsRepeated:
+    """Done, and pending again for one more round: the protocol asks for a narrower interval."""
+
+    cells: tuple[str, ...]
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class CellsUnfit:
     """A lower bound of their memory rules them out; `retry` overrules it."""
 
@@ -327,6 +335,7 @@ Event = (
     | CellsSkipped
     | CellsPutBack
     | CellsPruned
+    | CellsRepeated
     | CellsUnfit
     | CellStopRequested
     | RunPaused

@@ -148,6 +148,16 @@ def _cells_pruned(state: RunState, event: ev.CellsPruned, at: float) -> RunState
     return _move(state, event.cells, st.Pruned(event.because))
 
 
+def _cells_repeated(state: RunState, event: ev.CellsRepeated, at: float) -> RunState:
+    """One more round, on a launch of its own."""
+    cells = dict(state.cells)
+    for name in event.cells:
+        row = cells.get(name)
+        if row is not None and isinstance(row.state, st.Done):
+            cells[name] = replace(row, cell=replace(row.cell, rounds=row.cell.rounds + 1), state=st.Pending())
+    return replace(state, cells=cells)
+
+
 def _cells_unfit(state: RunState, event: ev.CellsUnfit, at: float) -> RunState:
     return _move(state, event.cells, st.Unfit(event.because))
 
@@ -241,6 +251,7 @@ _HANDLERS: dict[type, Handler] = {
     ev.CellsPutBack: _cells_put_back,
     ev.DeadlineSet: _deadline_set,
     ev.CellsPruned: _cells_pruned,
+    ev.CellsRepeated: _cells_repeated,
     ev.CellsUnfit: _cells_unfit,
     ev.CellStopRequested: _cell_stop_requested,
     ev.RunPaused: _run_paused,

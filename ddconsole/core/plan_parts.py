@@ -24,6 +24,7 @@ from ddconsole.core.plan_values import (
     refusal,
     shown,
 )
+from ddconsole.core.repeating import MOST_LAUNCHES
 from ddconsole.core.sweep import Scalar
 
 
@@ -177,6 +178,15 @@ class PrunePart(PlanPart):
     below: FractionAboveZero = 0.8
 
 
+class RepeatPart(PlanPart):
+    """How long a cell is measured on further launches."""
+
+    until: FractionAboveZero = 0.03
+    """Half of the 95 % interval's width, as a share of the rate."""
+    most: Annotated[int, v.whole(3, MOST_LAUNCHES)] = MOST_LAUNCHES
+    """Launches of a cell."""
+
+
 class ProtocolPart(PlanPart):
     """How the sweep is measured. Times in seconds."""
 
@@ -198,6 +208,8 @@ class ProtocolPart(PlanPart):
     """How runners are started: in systemd units of their own, as plain processes, or as units where that works."""
     slo: SloPart = Field(default_factory=SloPart)
     """For the goodput; changes nothing of what is measured."""
+    repeat: RepeatPart | None = None
+    """Go on beyond `launches` until a cell is sure enough; a fixed number without it."""
     prune: PrunePart | None = None
     """Leave out the rest of a method that its first cell shows far below the best; nothing without it."""
     count_each_chunk: Flag = False

@@ -16,8 +16,11 @@ from ddconsole.report.result_set import CountedAttempt
 FAILURE_LIMIT = 0.01
 """Share of failed requests above which an attempt is in no mean, where the protocol names none."""
 
-_LEFT_OUT = frozenset({CellPhase.SKIPPED, CellPhase.PRUNED, CellPhase.UNFIT})
-"""Phases in which somebody decided that the cell does not count, whatever was measured before."""
+_LEFT_OUT = frozenset({CellPhase.SKIPPED, CellPhase.UNFIT})
+"""Phases in which somebody decided that the cell does not count, whatever was measured before.
+
+Not pruned ones: what a canary measured in the rounds before is what decided.
+"""
 
 
 @dataclass(slots=True)

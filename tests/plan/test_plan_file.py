@@ -47,6 +47,7 @@ def test_every_value_of_the_small_plan_arrives(small: Plan) -> None:
         "slo": {"ttft": None, "tpot": None, "e2e": None},
         "count_each_chunk": False,
         "prune": {"below": 0.75},
+        "repeat": {"until": 0.05, "most": 7},
         "port": 30000,
     }
     assert small.placement.gpus == {1: (3,), 2: (2, 3)}

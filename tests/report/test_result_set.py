@@ -7,6 +7,7 @@ import pytest
 
 from ddconsole.core import events as ev
 from ddconsole.core.records import RequestOutcome, TokenSource
+from ddconsole.core.states import Pruned
 from ddconsole.core.sweep import to_json
 from ddconsole.report.attempt_reader import (
     AttemptUnavailable,
@@ -242,3 +243,13 @@ def test_percentiles_are_withheld_below_their_floor(small_results: ResultSet) ->
     assert ten.ttft.at(0.50) is None
     assert forty.ttft.at(0.50) is not None
     assert forty.ttft.at(0.90) is None
+
+
+def test_what_a_pruned_cell_measured_before_is_kept_and_incomplete(small: SampleRun) -> None:
+    row = small.state.cells["c001"]
+    pruned = replace(row, state=Pruned("its canary"), cell=replace(row.cell, rounds=row.cell.rounds + 1))
+    state = replace(small.state, cells={**small.state.cells, "c001": pruned})
+    cell = cell_of(result_set(state, attempts_in_memory(small.attempts)), "c001")
+    assert cell.figures is not None
+    assert Mark.INCOMPLETE in cell.marks
+    assert cell.reasons == ("its canary",)

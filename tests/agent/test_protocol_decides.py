@@ -1,4 +1,4 @@
-"""A slow method stops after its first cell on a real server, and one command takes a cell of it back."""
+"""Protocols that decide while a real server is measured: pruning, and repeating until a cell is sure enough."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,6 +9,7 @@ from sweeps import cells, deployment, directory, ended, submission, until
 from ddconsole.agent.service import Service
 from ddconsole.core import states as st
 from ddconsole.core.clock import SystemClock
+from ddconsole.core.repeating import half_width
 from ddconsole.core.wire import Command
 
 
@@ -46,3 +47,16 @@ async def test_a_slow_method_stops_after_its_first_cell_and_comes_back_by_retry(
     assert service.command(directory(service), retry).taken
     state = await until(service, "test-run", lambda state: state.cells["c004"].state.phase is st.CellPhase.DONE, 60.0)
     assert state.cells["c005"].state.phase is st.CellPhase.PRUNED
+
+
+@pytest.mark.engine
+async def test_one_launch_becomes_three_where_an_interval_is_asked_for(service: Service) -> None:
+    service.submit(submission([deployment("d01", pace=0.02)], cells("d01", 1), repeat={"until": 1.0, "most": 4}))
+    state = await until(service, "test-run", ended, 120.0)
+    row = state.cells["c001"]
+    rates = [float(attempt.figures["output_rate"]) for attempt in row.done_attempts()]
+    width = half_width(rates)
+    assert width is not None
+    assert len(rates) == 4 or width <= 1.0
+    assert len({attempt.launch for attempt in row.done_attempts()}) == len(rates) == len(state.launches)
+    assert row.state.phase is st.CellPhase.DONE
