@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from ddconsole.agent.socket_folder import private_folder
+from ddconsole.core.visible_text import visible_line
 
 _NETWORK = frozenset(
     (
@@ -37,6 +38,8 @@ _NETWORK = frozenset(
 """Kinds of file systems that other machines may have mounted too: a lock there may hang, or hold here only."""
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 _OWNER = ".agent.json"
+_LONGEST_HOLDER = 300
+"""Bytes of a lock file that are read: who holds it."""
 
 
 class RunHeld(Exception):
@@ -126,12 +129,16 @@ def _locked(path: Path, run: str) -> int | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as problem:
+        holder = os.pread(descriptor, _LONGEST_HOLDER, 0).decode("utf-8", "replace")
         os.close(descriptor)
-        raise RunHeld(f"{run} is conducted by another agent") from problem
+        who = f" ({visible_line(holder)})" if holder else ""
+        raise RunHeld(f"{run} is conducted by another agent{who}") from problem
     except OSError as problem:
         os.close(descriptor)
         if problem.errno not in _NO_LOCKS:
             raise
         path.unlink(missing_ok=True)
         return None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"pid {os.getpid()} on {socket.gethostname()}".encode(), 0)
     return descriptor

@@ -36,6 +36,7 @@ def account(home: Path, shell: str = "/bin/bash", files: dict[str, str] | None =
     name = f"{USER}o"
     # The same number each time: what one account left in a folder that tests share is the next one's own.
     number = str(30_000 + zlib.crc32(name.encode()) % 20_000)
+    _remove(name)  # of a test that was ended in the middle
     argv = ["useradd", "-M", "-u", number, "-d", str(home), "-s", shell, name]
     subprocess.run(argv, check=True, capture_output=True)
     try:
@@ -47,12 +48,21 @@ def account(home: Path, shell: str = "/bin/bash", files: dict[str, str] | None =
         os.chown(home, user.pw_uid, user.pw_gid)
         yield user
     finally:
-        for process in psutil.process_iter(["uids"]):
-            if process.info["uids"] and process.info["uids"].real == pwd.getpwnam(name).pw_uid:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
-                    process.wait(10)
-        subprocess.run(["userdel", "-f", name], check=True, capture_output=True)
+        _remove(name)
+
+
+def _remove(name: str) -> None:
+    """End what still runs under the account, and the account."""
+    try:
+        uid = pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return
+    for process in psutil.process_iter(["uids"]):
+        if process.info["uids"] and process.info["uids"].real == uid:
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
+                process.kill()
+                process.wait(10)
+    subprocess.run(["userdel", "-f", name], check=True, capture_output=True)
 
 
 @contextlib.contextmanager
