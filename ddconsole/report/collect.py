@@ -10,6 +10,7 @@ from ddconsole.core.states import Blocked, CellPhase, Failed
 from ddconsole.report.attempt_reader import AttemptLoader
 from ddconsole.report.cell_figures import figures_of, rates_of
 from ddconsole.report.comparability import PARTS, differences, fingerprint_part
+from ddconsole.report.leakage import with_leakage
 from ddconsole.report.marks import Mark, in_order, mark_of_phase
 from ddconsole.report.result_set import CellFigures, CellResult, PointKey, ResultSet, point_key
 from ddconsole.report.statistics import Estimate, ratio_estimate
@@ -33,6 +34,7 @@ def result_set(state: RunState, load: AttemptLoader) -> ResultSet:
         raise ValueError("the journal holds no run")
     found = usable_attempts(state, load)
     files = [file for one in found for file in one.files]
+    by_cell = {one.row.cell.id: one.files for one in found}
     cells = [_result(one, name, created.baseline) for one, name in zip(found, _shown_names(found), strict=True)]
     return ResultSet(
         run=created.run,
@@ -47,7 +49,7 @@ def result_set(state: RunState, load: AttemptLoader) -> ResultSet:
         began=state.began,
         data_time=max((file.ended_at for file in files), default=state.began),
         protocol=created.protocol,
-        cells=tuple(_with_speed_ups(cells, found, created.baseline)),
+        cells=tuple(with_leakage(list(_with_speed_ups(cells, found, created.baseline)), by_cell, created.baseline)),
         environment=(*_environment(files), *_accepted(state)),
         differences=differences(
             [

@@ -1,0 +1,89 @@
+"""Signs that a method does not do what it says: other outputs than the baseline's, acceptance that falls.
+
+Outputs may also differ because requests were batched otherwise, which changes the rounding of sums: the baseline's own
+variants are all taken as equal, and the share and the place tell one from the other.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from ddconsole.core.attempt_file import AttemptFile
+from ddconsole.core.records import RequestOutcome, RequestRecord
+from ddconsole.report.marks import Mark, in_order
+from ddconsole.report.result_set import CellResult, PointKey, point_key
+
+_FALL = 0.01
+"""Share by which acceptance may fall from one budget to the next larger one: rounding and ties of the drafts."""
+
+Files = Mapping[str, Sequence[AttemptFile]]
+"""The counted attempts by cell."""
+
+
+def with_leakage(cells: Sequence[CellResult], files: Files, baseline: str) -> list[CellResult]:
+    """The cells, those with a sign flagged and with its numbers among their reasons."""
+    signs: dict[str, list[str]] = {}
+    for cell, text in (*_other_outputs(cells, files, baseline), *_falling_acceptance(cells)):
+        signs.setdefault(cell, []).append(text)
+    return [_flagged(cell, signs[cell.cell]) if cell.cell in signs else cell for cell in cells]
+
+
+def _flagged(cell: CellResult, texts: Sequence[str]) -> CellResult:
+    marks = tuple(in_order({*cell.marks, Mark.FLAGGED}))
+    return replace(cell, marks=marks, reasons=(*cell.reasons, *texts))
+
+
+def _other_outputs(cells: Sequence[CellResult], files: Files, baseline: str) -> Iterable[tuple[str, str]]:
+    """Greedy decoding only, with the same context: outputs that no request of the baseline gave for that prompt."""
+    expected: dict[tuple[int, PointKey], dict[str, dict[str, str]]] = {}
+    for cell in cells:
+        if cell.method == baseline:
+            texts = expected.setdefault((cell.tensor_parallel, point_key(cell.point)), {})
+            for record in _succeeded(files[cell.cell]):
+                texts.setdefault(record.prompt, {})[record.text_sha256] = record.text
+    for cell in cells:
+        texts = expected.get((cell.tensor_parallel, point_key(cell.point)), {})
+        if cell.method == baseline or cell.point.sampling.temperature > 0 or cell.point.turns == "live":
+            continue
+        compared = [record for record in _succeeded(files[cell.cell]) if record.prompt in texts]
+        other = [record for record in compared if record.text_sha256 not in texts[record.prompt]]
+        if other:
+            share = f"{len(compared) - len(other)} of {len(compared)} outputs are equal to {baseline}'s"
+            yield cell.cell, f"{share} under greedy decoding; {_first_difference(other[0], texts[other[0].prompt])}"
+
+
+def _succeeded(files: Sequence[AttemptFile]) -> list[RequestRecord]:
+    return [one for file in files for one in file.requests if one.outcome is RequestOutcome.OK and one.text_sha256]
+
+
+def _first_difference(record: RequestRecord, texts: Mapping[str, str]) -> str:
+    """Where the output leaves the baseline's that it follows longest."""
+    shared = max(_shared(record.text, text) for text in texts.values())
+    return f"{record.prompt} differs from character {shared + 1} on"
+
+
+def _shared(one: str, other: str) -> int:
+    number = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        number += 1
+    return number
+
+
+def _falling_acceptance(cells: Sequence[CellResult]) -> Iterable[tuple[str, str]]:
+    """A larger budget can only offer more: acceptance below that of the next smaller one is a sign."""
+    by_place: dict[tuple[str, int, PointKey], dict[int, CellResult]] = {}
+    for cell in cells:
+        speculative = cell.deployment.speculative
+        if speculative is not None and speculative.budget is not None and cell.figures is not None:
+            place = (speculative.kind, cell.tensor_parallel, point_key(cell.point))
+            by_place.setdefault(place, {}).setdefault(speculative.budget, cell)
+    for budgets in by_place.values():
+        ordered = sorted(budgets)
+        for small, large in pairwise(ordered):
+            less, more = (budgets[one].figures for one in (small, large))
+            before, after = less and less.acceptance_length, more and more.acceptance_length
+            if before and after and after < before * (1 - _FALL):
+                text = f"acceptance falls from {before:.2f} at budget {small} to {after:.2f} at budget {large}"
+                yield budgets[large].cell, text
