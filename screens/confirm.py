@@ -9,9 +9,9 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 
 from ddconsole.core.actions import CANCEL_KEYS, CONFIRM_KEYS
+from screens.dialog import Dialog
 from screens.spans import EMPTY, Line, Role, joined, labelled, line
 from screens.widgets.lines_view import LinesView
 
@@ -36,7 +36,7 @@ class Question:
     no: str = "no, leave it"
 
 
-class ConfirmScreen(ModalScreen[bool]):
+class ConfirmScreen(Dialog[bool]):
     """Asks; the answer is False unless `y` is pressed. What it says is made anew as the run goes on."""
 
     CSS_PATH: ClassVar[str] = "confirm.tcss"

@@ -7,13 +7,13 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, Label
 
 from ddconsole.core.command_cost import launch_cost
 from ddconsole.core.editing import EDITABLE_FIELDS, FLAG, EditProblem, edit_cell, editable_fields, flag_value
 from ddconsole.core.sweep import Deployment, EngineArgument, cell_label
+from screens.dialog import Dialog
 from screens.session import Session
 from screens.spans import Line, Role, joined, labelled, line, shown
 from screens.widgets.line_bar import LineBar
@@ -24,7 +24,7 @@ _REMOVED = "-"
 """Typed into a flag's field, it takes the flag away."""
 
 
-class EditCellScreen(ModalScreen[Changes | None]):
+class EditCellScreen(Dialog[Changes | None]):
     """A form over one cell, or over several that get the same changes. Answers with what was changed."""
 
     CSS_PATH: ClassVar[str] = "edit_cell.tcss"

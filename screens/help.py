@@ -8,10 +8,10 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from ddconsole.core.actions import ACTIONS, Danger, Place
+from screens.dialog import Dialog
 from screens.spans import Line, Role, cut, line, shown
 from screens.widgets.line_bar import LineBar
 from screens.widgets.lines_view import LinesView
@@ -58,7 +58,7 @@ def _distance(name: str, wanted: str) -> int:
     return 2 if name.startswith(wanted.split(" ", 1)[0]) else 3
 
 
-class FindScreen(ModalScreen[Findable | None]):
+class FindScreen(Dialog[Findable | None]):
     """Type to search, up and down to choose, enter to run."""
 
     CSS_PATH: ClassVar[str] = "help.tcss"

@@ -7,18 +7,18 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, Label
 
 from ddconsole.link.prompting import Prompt
 from screens import confirm
+from screens.dialog import Dialog
 from screens.spans import EMPTY, Line, Role, joined, labelled, line, shown
 from screens.widgets.lines_view import LinesView
 
 _WIDTH = 76
 
 
-class LoginPromptScreen(ModalScreen[str | None]):
+class LoginPromptScreen(Dialog[str | None]):
     """Asks one thing; the answer is None when the operator leaves it with escape, or nobody answers in time.
 
     Args:

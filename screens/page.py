@@ -6,14 +6,14 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 
+from screens.dialog import Dialog
 from screens.spans import Line, Role, line
 from screens.widgets.line_bar import LineBar
 from screens.widgets.lines_view import LinesView
 
 
-class PageScreen(ModalScreen[None]):
+class PageScreen(Dialog[None]):
     """Shows lines that are made anew as the run goes on."""
 
     CSS_PATH: ClassVar[str] = "page.tcss"

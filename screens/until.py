@@ -6,16 +6,16 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from ddconsole.core.deadline import dropped_cells
 from ddconsole.core.run_state import RunState
+from screens.dialog import Dialog
 from screens.spans import Line, Role, joined, line, shown
 from screens.widgets.lines_view import LinesView
 
 
-class UntilScreen(ModalScreen[str | None]):
+class UntilScreen(Dialog[str | None]):
     """One field; None when it is left with escape."""
 
     CSS_PATH: ClassVar[str] = "until.tcss"
@@ -55,7 +55,7 @@ def until_lines(state: RunState) -> list[Line]:
     left_out = len(dropped_cells(state))
     keys = [("enter", Role.KEY), ("set it", Role.DIM), ("esc", Role.KEY), ("leave it", Role.DIM)]
     return [
-        line("When must the sweep be over, by the host's clock?", Role.STRONG),
-        line(now + (f": {left_out} cells do not fit" if left_out else ""), Role.DIM),
+        line(("When must the sweep be over, by the host's clock?", Role.STRONG)),
+        line((now + (f": {left_out} cells do not fit" if left_out else ""), Role.DIM)),
         joined(keys, " "),
     ]

@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 import os
+import threading
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -61,6 +62,7 @@ class ProcessLauncher:
         # Not subprocess.Popen: nobody waits for this child, it may well live longer than we do.
         pid = os.posix_spawn(argv[0], argv, os.environ, file_actions=(nothing, log, both), setsid=True)
         _write_down(folder, pid, {})
+        threading.Thread(target=_reap, args=(pid,), name=f"runner {pid}", daemon=True).start()
 
     def alive(self, launch: LaunchDirectory) -> bool:
         """Whether the process that was written down lives; an ended child of ours is reaped."""
@@ -150,6 +152,12 @@ def _bury(manager: Manager, unit: str) -> str:
         with contextlib.suppress(ManagerProblem):
             manager.ask("--quiet", *order)
     return told
+
+
+def _reap(pid: int) -> None:
+    """Wait for a runner of ours, however long it lives: nobody asks for it any more once its launch is gone."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, 0)
 
 
 def _write_down(folder: LaunchDirectory, pid: int, more: Mapping[str, Any]) -> None:

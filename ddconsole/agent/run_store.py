@@ -85,6 +85,10 @@ class RunStore:
             raise
         return run
 
+    def discard(self, run: RunDirectory) -> None:
+        """Take away the folder of a run that could not be begun."""
+        shutil.rmtree(run.path, ignore_errors=True)
+
 
 def first_events(submission: Submission) -> list[Event]:
     """The events with which a run's journal begins."""

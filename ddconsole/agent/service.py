@@ -8,6 +8,7 @@ import secrets
 import socket
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +187,11 @@ class Service:
         journal = Journal.open(run.journal, self.clock, boot=self._boot, pid=os.getpid(), version=__version__)
         sweep_ruins(run.folders())
         if not journal.state.created:
-            journal.append([*first_events(submission), *self._deadline_of(submission)])
+            try:
+                journal.append([*first_events(submission), *self._deadline_of(submission)])
+            except OSError:
+                journal.close()
+                raise
         if self._conducting is not None:
             self._conducting.cancel()
         if self._conductor is not None:
@@ -213,7 +218,7 @@ class Service:
             run, lambda: conductor.active, lambda: conductor.journal.state.running_cell() is not None
         )
         notes = PreflightNotes(self.store.folder, simulated=submission.rehearsal is not None)
-        smoking = keep_smoke_record(journal, submission, orders.build, notes)
+        smoking = partial(keep_smoke_record, journal, submission, orders.build, notes)
         self._conducting = asyncio.create_task(self._watch(conductor, smoking), name=f"conduct {run.path.name}")
         return conductor
 
@@ -240,13 +245,13 @@ class Service:
             return replace(command, changes={})
         return replace(command, changes={"at": str(at), "text": deadline_in_words(at, now)})
 
-    async def _watch(self, conductor: Conductor, smoking: Coroutine[Any, Any, None]) -> None:
+    async def _watch(self, conductor: Conductor, smoking: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Conduct, and keep the status file that `ddconsole status --short` reads."""
         status = StatusFile(conductor.run, self.clock)
         keeping = asyncio.create_task(status.keep(conductor.journal, self.telemetry, lambda: conductor.trouble))
         notify = read_submission(conductor.run).notify
         telling = asyncio.create_task(keep_notifying(conductor.journal, conductor.run.path.name, notify))
-        recording = asyncio.create_task(smoking)
+        recording = asyncio.create_task(smoking())
         try:
             await conductor.conduct()
         finally:
@@ -312,7 +317,11 @@ class Service:
         if active is not None:
             raise Busy(active)
         run = self.store.create(submission)
-        self._conduct(run, submission)
+        try:
+            self._conduct(run, submission)
+        except OSError:
+            self.store.discard(run)
+            raise
         return submission.run
 
     def command(self, run: RunDirectory, command: Command) -> CommandAnswer:

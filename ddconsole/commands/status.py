@@ -47,9 +47,11 @@ def _newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 def short_line(content: dict[str, Any], age: float) -> str:
     """`demo-1130 ▶ 12/26 ✗1 81 tok/s ~4m left`, with the age when it is old."""
     counts = content.get("counts", {})
-    finished = sum(number for phase, number in counts.items() if phase not in ("pending", "running"))
-    glyph = {"running": "▶", "paused": "⏸", "draining": "▷", "stopping": "■", "ended": "✓"}[content["phase"]]
-    parts = [content["run"], glyph, f"{finished}/{content.get('cells', 0)}"]
+    done, cells = counts.get("done", 0), content.get("cells", 0)
+    glyph = {"running": "▶", "paused": "⏸", "draining": "▷", "stopping": "■", "ended": "■"}[content["phase"]]
+    if content["phase"] == "ended" and content.get("outcome") == "complete":
+        glyph = "✓"
+    parts = [content["run"], glyph, f"{done}/{cells}"]
     if counts.get("failed") or counts.get("blocked"):
         parts.append(f"✗{counts.get('failed', 0) + counts.get('blocked', 0)}")
     if content.get("output_rate") and content["phase"] == "running":

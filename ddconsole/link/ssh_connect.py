@@ -325,5 +325,5 @@ def _no_way(
         what += f"; the ProxyCommand said: {said}" if said else "; the ProxyCommand said nothing"
     elif isinstance(problem, ConnectionResetError | asyncssh.ConnectionLost):
         what += "; sshd also hangs up when MaxStartups logins are under way"
-    do = "check name, port and network; the connection is tried again"
+    do = "check name, port and network"
     return StageError(Stage.CONNECT, host, what, do, final=False)
