@@ -138,7 +138,8 @@ class Systemd:
         """
         shown = await self._show(unit, _DEFINING)
         for name in ("ExecStart", "ExecStartPre"):
-            shown[name] = "; ".join(re.findall(r"\{ (path=.*?) ; ignore_errors=", shown.get(name, "")))
+            told = "; ".join(re.findall(r"\{ (path=.*?) ; ignore_errors=", shown.get(name, "")))
+            shown[name] = _without_backslashes(told)
         for path in re.findall(r"(\S+) \(ignore_errors=\w+\)", shown.get("EnvironmentFiles", "")):
             with contextlib.suppress(OSError):
                 shown[f"content of {path}"] = Path(path).read_text(errors="replace")
@@ -156,7 +157,20 @@ class Systemd:
         commands = _commands(text)
         if len(commands) != 1:
             raise UnitProblem(f"{unit} has {len(commands)} commands: only one can be written down and started again")
-        return commands[0]
+        argv = commands[0]
+        # A manager that was reloaded reads a transient unit's command from a file in which it had put backslashes, and
+        # keeps them (systemd 252): what runs is the truth.
+        plain = tuple(_without_backslashes(word) for word in argv)
+        return plain if plain != argv and await self._running_command(unit) == plain else argv
+
+    async def _running_command(self, unit: str) -> tuple[str, ...]:
+        """The argv of the unit's main process; empty where there is none."""
+        shown = await self._show(unit, ("MainPID",))
+        try:
+            raw = Path(f"/proc/{int(shown.get('MainPID') or 0)}/cmdline").read_bytes()
+        except (OSError, ValueError):
+            return ()
+        return tuple(word.decode("utf-8", "surrogateescape") for word in raw.split(b"\0")[:-1])
 
     async def start(self, unit: str) -> None:
         """Begin to start it; `look` tells how that goes. Its count of failed starts begins anew.
@@ -331,6 +345,11 @@ def _commands(text: str) -> list[tuple[str, ...]]:
         raise UnitProblem(f"busctl answered {text[:120]!r} instead of a command") from problem
 
 
+def _without_backslashes(text: str) -> str:
+    """A command without those that systemd puts before $ and ; when it writes a unit file."""
+    return text.replace("\\$", "$").replace("\\;", ";")
+
+
 def _settings(text: str) -> list[str]:
     """The settings of a unit file that systemd wrote, as systemd-run takes them: % stands doubled in the file."""
     settings = []
@@ -340,7 +359,7 @@ def _settings(text: str) -> list[str]:
             continue
         value = value.replace("%%", "%")
         if name.startswith("Exec"):
-            value = value.replace("\\$", "$").replace("\\;", ";")
+            value = _without_backslashes(value)
         settings.append(f"{name}={value}")
     return settings
 
