@@ -293,12 +293,13 @@ async def test_what_can_wait_comes_one_piece_at_a_time_and_a_finished_cell_befor
     mirror = Mirror(client, RUN, here, pace=pace)
     began = time.monotonic()
     mirror.start()
-    await until(lambda: len(agent.piece_requests) == 4)
+    await until(lambda: len(agent.piece_requests) >= 4)
+    before = len(agent.piece_requests)
     finish_cell(agent, b"{}")
     await until((here / "cells/c001/1.json").exists)
     await mirror.copy_files()
     asked = [path for path, _ in agent.piece_requests]
-    assert asked.index("cells/c001/1.json") <= 6
+    assert asked.index("cells/c001/1.json") <= before + 2
     assert asked.index("cells/c001/1.json") < asked.index("telemetry.jsonl")
     content = len(agent.logs[1]) + len(agent.files["telemetry.jsonl"])
     assert (here / f"{LOG}.part").stat().st_size == len(agent.logs[1])
