@@ -116,7 +116,7 @@ class Conductor:
                     await self._tick()
                     self.trouble = ""
             except OSError as problem:
-                self._hold(f"cannot write {in_words(problem)}")
+                self._hold(f"cannot read or write {in_words(problem)}")
             except Exception as problem:  # a sweep that nobody conducts any more must say so
                 logger.exception("conducting %s", self.run.path.name)
                 self._hold(f"a defect of ddconsole: {type(problem).__name__}: {problem}")

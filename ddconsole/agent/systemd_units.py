@@ -364,14 +364,17 @@ def _settings(text: str) -> list[str]:
     return settings
 
 
-def processes_of(control_group: str) -> set[int]:
+_CGROUP_ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd")
+
+
+def processes_of(control_group: str, roots: tuple[str, ...] = _CGROUP_ROOTS) -> set[int]:
     """Pids in a control group and below, whichever version of cgroups systemd uses here."""
     found: set[int] = set()
     if not control_group or control_group == "/":
         return found
-    for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"):
-        folder = Path(root + control_group)
-        for path in (folder, *folder.rglob("*")) if folder.is_dir() else ():
+    for root in roots:
+        # os.walk goes on where a group is removed meanwhile; Path.rglob raises there.
+        for folder, _, _ in os.walk(root + control_group):
             with contextlib.suppress(OSError, ValueError):
-                found |= {int(line) for line in (path / "cgroup.procs").read_text().split()}
+                found |= {int(line) for line in Path(folder, "cgroup.procs").read_text().split()}
     return found
