@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo rehearse test check bench trials format clean
+.PHONY: demo rehearse test check bench bench-peers trials format clean
 
 ## A real sweep on this machine: llama.cpp's server, SmolLM2, the console open on it (headless without a terminal).
 demo: $(READY)
@@ -31,6 +31,12 @@ check: $(READY)
 ## Speed and memory, as ratios, counts, bytes and CPU time.
 bench: $(READY)
 	for path in tests/benchmarks/bench_*.py; do $(BIN)/python -m tests.benchmarks.$$(basename $$path .py) || exit 1; done
+
+## Our load generator beside vllm bench serve, sglang.bench_serving, guidellm and aiperf, each in a folder of .peers:
+## 10 GB, and a quarter of an hour. What cannot be installed is left out and named.
+bench-peers: $(READY)
+	bash tests/benchmarks/install_peers.sh .peers $(PYTHON)
+	$(BIN)/python -m tests.benchmarks.peers
 
 ## Random faults: sixty kills in every phase, on llama.cpp and on a server that loads slowly. About half an hour.
 trials: $(READY)

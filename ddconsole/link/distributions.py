@@ -16,7 +16,7 @@ from ddconsole.core.visible_text import visible
 from ddconsole.link.host_call import HostRefusal
 from ddconsole.link.host_python import HostPython
 
-NEEDED = ("aiohttp", "psutil", "pydantic", "nvidia-ml-py")
+NEEDED = ("aiohttp", "httptools", "psutil", "pydantic", "nvidia-ml-py")
 """What the host's side imports; what these need comes along."""
 
 _DOWNLOAD_TIME = 300.0

@@ -8,6 +8,7 @@ from typing import Any
 
 from ddconsole.core.records import Acceptance, RequestOutcome, RequestRecord, TokenSource
 from ddconsole.core.visible_text import visible
+from ddconsole.load.chunk_shape import ChunkShape
 from ddconsole.load.engine_counts import EngineCounts, tokens_told_in
 from ddconsole.load.first_read import FirstRead
 from ddconsole.load.server_error import LONGEST_ERROR, error_of
@@ -34,7 +35,7 @@ class ChatStream:
 
     Args:
         identity: which request it is.
-        sent: when it was sent, seconds of the monotonic clock.
+        sent: when it was handed over for sending, seconds of the monotonic clock; `sent` tells it more exactly.
         max_tokens: the length that was asked for.
         fixed_length: whether fewer tokens are a failure (`ignore_eos`).
     """
@@ -42,9 +43,11 @@ class ChatStream:
     def __init__(self, identity: RequestIdentity, sent: float, max_tokens: int, *, fixed_length: bool) -> None:
         self._identity = identity
         self._sent = sent
+        self._went_out = False
         self._max_tokens = max_tokens
         self._fixed_length = fixed_length
         self._events = EventSplitter()
+        self._shape = ChunkShape()
         self._counts = EngineCounts()
         self._first_text: float | None = None
         self._last_text: float | None = None
@@ -65,6 +68,11 @@ class ChatStream:
     def content(self) -> str:
         """The answer without its reasoning: what stands in the context of a live conversation's next turn."""
         return _whole_characters("".join(self._content))
+
+    def sent(self, at: float) -> None:
+        """It goes out at the monotonic time `at`. What is sent once more counts from the first time."""
+        if not self._went_out:
+            self._sent, self._went_out = at, True
 
     def feed(self, at: float, received: bytes) -> bool:
         """Take bytes that were read at the monotonic time `at`.
@@ -126,7 +134,23 @@ class ChatStream:
         return None if tokens is None else self._counts.acceptance(tokens)
 
     def _take_event(self, at: float, payload: bytes) -> None:
-        payload = payload.strip()
+        text = None if self.finished else self._shape.text_of(payload)
+        if text:
+            self._take_alike(at, text)
+        else:
+            self._take_parsed(at, payload.strip())
+
+    def _take_alike(self, at: float, text: str) -> None:
+        """A chunk that differs from one that was parsed by its text alone."""
+        self._events_seen += 1
+        if self._shape.is_reasoning:
+            self._take_text(at, text, "")
+        else:
+            self._take_text(at, "", text)
+        if at == self._first_text:
+            self._first_read.take(len(text), None)
+
+    def _take_parsed(self, at: float, payload: bytes) -> None:
         if self.finished or not payload:
             return
         if payload == b"[DONE]":
@@ -147,6 +171,7 @@ class ChatStream:
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict):
                 self._take_choice(at, chunk, choice)
+        self._shape.learn(payload, chunk)
 
     def _take_choice(self, at: float, chunk: Mapping[str, Any], choice: Mapping[str, Any]) -> None:
         delta = choice.get("delta")

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from ddconsole.core.attempt_file import record_from_json
 from ddconsole.core.records import CellProgress, RequestRecord
 from ddconsole.core.sweep import point_from_json, to_json
-from ddconsole.load.task import LoadReport, LoadTask, Prompt, Script, Turn
+from ddconsole.load.task import LoadReport, LoadTask, Prompt, Script, Share, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,8 @@ def task_from_json(data: Mapping[str, Any]) -> LoadTask:
     known["prompts"] = tuple(prompt_from_json(one) for one in data["prompts"])
     script = data.get("script")
     known["script"] = script_from_json(script) if script is not None else None
+    share = data.get("share")
+    known["share"] = Share(**_known(Share, share)) if share is not None else None
     return LoadTask(**known)
 
 

@@ -4,14 +4,14 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from ddconsole.core.clock import Clock
 from ddconsole.core.records import CellProgress, RequestOutcome, RequestRecord
 from ddconsole.load.chat_stream import ChatStream, RequestIdentity
-from ddconsole.load.client import StreamError, StreamingClient
+from ddconsole.load.client import StreamingClient
+from ddconsole.load.connection import StreamError
 from ddconsole.load.in_flight import InFlight
 from ddconsole.load.task import LoadReport, LoadTask
 
@@ -238,7 +238,7 @@ class Measurement:
         try:
             async with scope:
                 self._scopes.add(scope)
-                await self._read(stream, body)
+                await self._client.stream(body, _Reading(stream, self))
         except TimeoutError:
             broken = self._interruption or f"not ended within {limit:g} s"
         except StreamError as problem:
@@ -249,16 +249,30 @@ class Measurement:
             self._in_flight.ended(end)
         return stream.record(end, broken, cancelled=self._cancelled and broken is not None), stream.content
 
-    async def _read(self, stream: ChatStream, body: Mapping[str, Any]) -> None:
-        loop = asyncio.get_running_loop()
-        async with aclosing(self._client.stream(body)) as reads:
-            async for at, received in reads:
-                before = stream.chunks
-                if stream.feed(at, received):
-                    self._last_told = loop.time()
-                self._chunks += stream.chunks - before
-                if stream.finished:
-                    return
+    def told(self, chunks: int) -> None:
+        """A stream told something, of which so many chunks had text."""
+        self._last_told = time.monotonic()
+        self._chunks += chunks
+
+
+class _Reading:
+    """Hands what a request brings to its stream."""
+
+    __slots__ = ("_measurement", "_stream")
+
+    def __init__(self, stream: ChatStream, measurement: Measurement) -> None:
+        self._stream = stream
+        self._measurement = measurement
+
+    def sent(self, at: float) -> None:
+        self._stream.sent(at)
+
+    def received(self, at: float, data: bytes) -> bool:
+        stream = self._stream
+        before = stream.chunks
+        if stream.feed(at, data):
+            self._measurement.told(stream.chunks - before)
+        return stream.finished
 
 
 class _TokensPerChunk:

@@ -1,6 +1,7 @@
 """The load process: tasks come in on stdin, records go out on stdout, one JSON object a line (`codec.py`).
 
-One process serves the cells of one launch, one at a time. It ends when stdin closes, and dies with its parent.
+One process serves the cells of one launch, one at a time, or a share of each. It ends when stdin closes, and dies with
+its parent.
 """
 
 import asyncio
@@ -15,10 +16,12 @@ from collections import deque
 from typing import BinaryIO
 
 from ddconsole.core.clock import Clock, clock_from_environment
+from ddconsole.load.arrival import stamp_arrivals
 from ddconsole.load.client import HttpStreamingClient
 from ddconsole.load.codec import Cancel, Hello, LineError, Message, Quit, message_line, order_of_line
 from ddconsole.load.measurement import Measurement
 from ddconsole.load.task import LoadReport, LoadTask
+from ddconsole.load.tickets import Tickets
 from ddconsole.load.workload import TaskRefusedError, measure, start_measurement
 
 PROGRESS_SECONDS = 0.25
@@ -59,9 +62,11 @@ class LoadProcess:
     Args:
         clock: stamps the records.
         writer: takes what is said.
+        tickets: numbers of the requests of closed loops that it shares with other processes.
     """
 
-    def __init__(self, clock: Clock, writer: LineWriter) -> None:
+    def __init__(self, clock: Clock, writer: LineWriter, tickets: Tickets | None = None) -> None:
+        self._tickets = tickets
         self._clock = clock
         self._writer = writer
         self._waiting: deque[LoadTask] = deque()
@@ -134,16 +139,16 @@ class LoadProcess:
 
     async def _measure(self, task: LoadTask) -> LoadReport:
         try:
-            async with HttpStreamingClient(task.base_url, self._clock) as client:
-                measurement = start_measurement(task, client, self._clock, self._writer.put)
-                self._current = (task, measurement)
-                telling = asyncio.create_task(self._tell_progress(measurement))
-                try:
-                    return await measure(task, measurement)
-                finally:
-                    telling.cancel()
-                    self._writer.put(measurement.progress())
-                    self._current = None
+            client = HttpStreamingClient(task.base_url, self._clock)
+            measurement = start_measurement(task, client, self._clock, self._writer.put)
+            self._current = (task, measurement)
+            telling = asyncio.create_task(self._tell_progress(measurement))
+            try:
+                return await measure(task, measurement, self._tickets)
+            finally:
+                telling.cancel()
+                self._writer.put(measurement.progress())
+                self._current = None
         except TaskRefusedError as problem:
             return _nothing_measured(f"task refused: {problem}", cancelled=False)
         except Exception as problem:  # noqa: BLE001  # the runner must hear of a defect here instead of waiting for ever
@@ -177,20 +182,22 @@ def private_output() -> BinaryIO:
     return output
 
 
-async def _run(output: BinaryIO) -> None:
+async def _run(output: BinaryIO, tickets: Tickets | None) -> None:
+    stamp_arrivals()
     loop = asyncio.get_running_loop()
     orders = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin.buffer)
     writer = LineWriter(output)
     try:
-        await LoadProcess(clock_from_environment(), writer).serve(orders)
+        await LoadProcess(clock_from_environment(), writer, tickets).serve(orders)
     finally:
         writer.close(timeout=5.0)
 
 
 def main() -> None:
-    """`python -m ddconsole.load`."""
+    """`python -m ddconsole.load [TICKETS]`: the descriptor of a pile that was inherited."""
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the console; the runner says when to stop
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s load %(levelname)s %(message)s")
-    asyncio.run(_run(private_output()))
+    tickets = Tickets(int(sys.argv[1])) if len(sys.argv) > 1 else None
+    asyncio.run(_run(private_output(), tickets))

@@ -20,6 +20,9 @@ class EventSplitter:
 
     def feed(self, received: bytes) -> list[bytes]:
         """The data of each event that `received` completes, in order; several data lines are joined by LF."""
+        if received.startswith(b"data: ") and received.endswith(b"\n\n") and self._is_one_event(received):
+            self._at_start = False
+            return [received[6:-2]]
         if not received:
             return []
         if self._after_cr:
@@ -49,6 +52,12 @@ class EventSplitter:
             self._line.clear()
         self._take_line(b"", payloads)
         return payloads
+
+    def _is_one_event(self, received: bytes) -> bool:
+        """Whether it is a whole event of one line, as most reads are: nothing is open, no other line end in it."""
+        if self._line or self._data:
+            return False
+        return received.find(b"\n") == len(received) - 2 and b"\r" not in received
 
     def _take_line(self, line: bytes, payloads: list[bytes]) -> None:
         if self._at_start:

@@ -34,6 +34,26 @@ class Script:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """What of a cell one of several load processes does.
+
+    The streams are dealt out by their numbers. In a closed loop the requests are not: each stream takes the next one
+    that no process has taken, so that all streams are at work until the last request is sent.
+    """
+
+    index: int
+    """From 0."""
+    of: int
+    """Processes."""
+    begin: float
+    """Seconds of the monotonic clock at which all of them begin."""
+
+    def has(self, number: int) -> bool:
+        """Whether this process plays the stream, or sends the request of an open loop, with this number."""
+        return number % self.of == self.index
+
+
+@dataclass(frozen=True, slots=True)
 class LoadTask:
     """Measure one cell: everything the load process needs."""
 
@@ -51,6 +71,8 @@ class LoadTask:
     """Added to every request (`Engine.request_body`)."""
     warmup: int = 0
     """Requests before the measured ones; their records are not kept."""
+    share: Share | None = None
+    """None for all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +93,7 @@ class LoadReport:
     """Seconds that the event loop was late on the mean, looked at every 20 ms; None for less than half a second."""
     achieved_rate: float | None = None
     """Requests sent a second, from the first sending to the last; None for one request."""
+    processes: int = 1
+    """Load processes that shared the cell."""
+    busiest: float | None = None
+    """The share of a core that the busiest of several used; None for one."""

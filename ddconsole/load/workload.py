@@ -14,6 +14,7 @@ from ddconsole.core.sweep import WorkloadPoint
 from ddconsole.load.client import StreamingClient
 from ddconsole.load.measurement import ChatRequest, Measurement
 from ddconsole.load.task import LoadReport, LoadTask, Prompt, Script
+from ddconsole.load.tickets import Tickets
 
 
 class TaskRefusedError(ValueError):
@@ -26,7 +27,7 @@ class WorkloadKind:
 
     planned: Callable[[LoadTask], int]
     """How many measured requests it sends."""
-    play: Callable[[LoadTask, Measurement], Awaitable[None]]
+    play: Callable[[LoadTask, Measurement, Tickets | None], Awaitable[None]]
     """Sends them, until all are sent or the measurement is not open any more."""
 
 
@@ -35,6 +36,8 @@ def start_measurement(
 ) -> Measurement:
     """Check the task and make its measurement, which `measure` then runs.
 
+    A share of a task plans nothing by itself: who shares it out knows how many requests there are.
+
     Raises:
         TaskRefusedError: the task contradicts itself.
     """
@@ -42,17 +45,30 @@ def start_measurement(
     if kind is None:
         raise TaskRefusedError(f"workload kind {task.point.kind!r} is not known → one of {', '.join(sorted(KINDS))}")
     _check(task)
-    return Measurement(task, client, clock, kind.planned(task), keep)
+    return Measurement(task, client, clock, kind.planned(task) if task.share is None else 0, keep)
 
 
-async def measure(task: LoadTask, measurement: Measurement) -> LoadReport:
-    """Warm up, send all requests of the task, and report. Ends early when the measurement is cancelled or stalls."""
+def planned_requests(task: LoadTask) -> int:
+    """How many measured requests the whole task sends."""
+    return KINDS[task.point.kind].planned(task)
+
+
+async def measure(task: LoadTask, measurement: Measurement, tickets: Tickets | None = None) -> LoadReport:
+    """Warm up, send all requests of the task, and report. Ends early when the measurement is cancelled or stalls.
+
+    Args:
+        task: what to send.
+        measurement: of `start_measurement`.
+        tickets: where the numbers of a closed loop's requests come from when other processes send some of them.
+    """
     watching = asyncio.create_task(measurement.watch())
     try:
         await _warm_up(task, measurement)
         measurement.end_of_warm_up()
         if measurement.open:
-            await KINDS[task.point.kind].play(task, measurement)
+            if task.share is not None:
+                await measurement.wait_until(task.share.begin)
+            await KINDS[task.point.kind].play(task, measurement, tickets)
     finally:
         watching.cancel()
     return measurement.report()
@@ -86,8 +102,13 @@ def _prompt_uses(prompts: Sequence[Prompt], per_repetition: int, repetitions: in
         yield _PromptUse(number // per_repetition, prompt, distinct(prompt.text, uses[prompt.name]))
 
 
-async def _work_off(uses: Iterator[_PromptUse], streams: int, measurement: Measurement) -> None:
-    """`streams` workers, each of which sends its next request when its last ended: so many are always in flight."""
+def _streams(task: LoadTask) -> list[int]:
+    """The numbers of the streams that this process plays."""
+    return [number for number in range(task.point.concurrency) if task.share is None or task.share.has(number)]
+
+
+async def _work_off(uses: Iterator[_PromptUse], streams: Sequence[int], measurement: Measurement) -> None:
+    """A worker a stream, which sends its next request when its last ended: so many are always in flight."""
 
     async def worker(stream: int) -> None:
         for use in uses:
@@ -97,7 +118,7 @@ async def _work_off(uses: Iterator[_PromptUse], streams: int, measurement: Measu
             await measurement.send(ChatRequest(use.repetition, use.prompt.name, 0, stream, (message,)))
 
     async with asyncio.TaskGroup() as workers:
-        for stream in range(streams):
+        for stream in streams:
             workers.create_task(worker(stream))
 
 
@@ -105,29 +126,34 @@ def _planned_single(task: LoadTask) -> int:
     return len(task.prompts) * task.point.repetitions
 
 
-async def _play_single(task: LoadTask, measurement: Measurement) -> None:
+async def _play_single(task: LoadTask, measurement: Measurement, _: Tickets | None) -> None:
     """Every prompt of the set in each repetition, one request after the other."""
-    await _work_off(_prompt_uses(task.prompts, len(task.prompts), task.point.repetitions), 1, measurement)
+    await _work_off(_prompt_uses(task.prompts, len(task.prompts), task.point.repetitions), [0], measurement)
 
 
 def _planned_closed_loop(task: LoadTask) -> int:
     return task.point.requests * task.point.repetitions
 
 
-async def _play_closed_loop(task: LoadTask, measurement: Measurement) -> None:
+async def _play_closed_loop(task: LoadTask, measurement: Measurement, tickets: Tickets | None) -> None:
     """Exactly `concurrency` requests in flight; repetitions follow each other without a pause, which would drain it."""
     point = task.point
     uses = _prompt_uses(task.prompts, point.requests, point.repetitions)
-    await _work_off(uses, point.concurrency, measurement)
+    if tickets is not None and task.share is not None:
+        every = list(uses)
+        uses = (every[number] for number in tickets.take())
+    await _work_off(uses, _streams(task), measurement)
 
 
-async def _play_open_loop(task: LoadTask, measurement: Measurement) -> None:
+async def _play_open_loop(task: LoadTask, measurement: Measurement, _: Tickets | None) -> None:
     """Each request at its own time, however many are in flight: a slow server cannot slow the arrivals down."""
     point = task.point
     uses = list(_prompt_uses(task.prompts, point.requests, point.repetitions))
-    began = measurement.now
+    began = measurement.now if task.share is None else task.share.begin
     async with asyncio.TaskGroup() as requests:
-        for use, offset in zip(uses, arrival_times(point, len(uses)), strict=True):
+        for number, (use, offset) in enumerate(zip(uses, arrival_times(point, len(uses)), strict=True)):
+            if task.share is not None and not task.share.has(number):
+                continue
             await measurement.wait_until(began + offset)
             if not measurement.open:
                 return
@@ -155,7 +181,7 @@ def _planned_conversation(task: LoadTask) -> int:
     return len(_script(task).turns) * task.point.repetitions * task.point.concurrency
 
 
-async def _play_conversation(task: LoadTask, measurement: Measurement) -> None:
+async def _play_conversation(task: LoadTask, measurement: Measurement, _: Tickets | None) -> None:
     """Each of `concurrency` streams plays the script `repetitions` times."""
     point = task.point
 
@@ -165,7 +191,7 @@ async def _play_conversation(task: LoadTask, measurement: Measurement) -> None:
                 await _converse(task, measurement, repetition, stream)
 
     async with asyncio.TaskGroup() as players:
-        for stream in range(point.concurrency):
+        for stream in _streams(task):
             players.create_task(player(stream))
 
 

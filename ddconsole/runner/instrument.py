@@ -10,7 +10,7 @@ from ddconsole.engines.engine import Counters
 from ddconsole.load.task import LoadReport
 
 BUSY = 0.85
-"""Share of one core at which the load generator counts as near its limit: it is one event loop."""
+"""Share of one core at which the load generator counts as near its limit: each of its processes is one event loop."""
 LAG_SHARE, LAG_LEAST = 0.1, 0.005
 """A mean delay of the event loop beyond both, as a share of the TTFT and in seconds, is in the figures."""
 IN_FLIGHT_SHARE = 0.9
@@ -58,7 +58,9 @@ def figure_flags(figures: Summary) -> list[str]:
 def generator_flags(point: WorkloadPoint, figures: Summary, report: LoadReport) -> list[str]:
     """Where the load generator was the limit."""
     flags = []
-    share = report.cpu_seconds / report.wall_seconds if report.wall_seconds > 0 else 0.0
+    share = report.busiest
+    if share is None:
+        share = report.cpu_seconds / report.wall_seconds if report.wall_seconds > 0 else 0.0
     if share >= BUSY:
         flags.append(f"the load generator used {share:.0%} of a core: the figures may be its limit, not the server's")
     lag = report.mean_loop_lag

@@ -35,7 +35,7 @@ from ddconsole.runner.event_file import EventFile
 from ddconsole.runner.gpu_lease import GpuLease
 from ddconsole.runner.gpu_memory import GpuMemory, write_level
 from ddconsole.runner.live_file import LiveFile
-from ddconsole.runner.load_process import LoadProcess
+from ddconsole.runner.load_processes import LoadProcesses
 from ddconsole.runner.log_tail import LogTail
 from ddconsole.runner.measure import CellMeasurement, Interruption, Outcome, ResultNotWritten
 from ddconsole.runner.order import LaunchOrder
@@ -102,7 +102,7 @@ class LaunchLife:
         self._events = EventFile(self._folder.events, clock)
         self._live = LiveFile(self._folder.live, clock)
         self._server = ServerProcess(self._folder, clock)
-        self._load = LoadProcess(self._folder.runner_log)
+        self._load = self._new_load()
         self._lease = GpuLease(order.gpu_uuids, order.run, simulated=order.simulated)
         self._engine: Engine = engine_of(order.engine["kind"])
         loop = asyncio.get_running_loop()
@@ -111,6 +111,9 @@ class LaunchLife:
         self._handled: set[tuple[str, int]] = set()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._end_now)
+
+    def _new_load(self) -> LoadProcesses:
+        return LoadProcesses(self._folder.runner_log, self._clock, self._server.exclude)
 
     def _end_now(self) -> None:
         self._told_to_end = True
@@ -175,7 +178,7 @@ class LaunchLife:
             known_flags=frozenset(order.known_flags) if order.known_flags is not None else None,
         )
         command = self._engine.server_command(start)
-        self._server.exclude(await self._load.start())
+        await self._load.start()
         binding = await binding_of(order.deployment.placement, simulated=order.simulated)
         began = self._clock.monotonic()
         cwd = Path(order.engine["cwd"]) if order.engine.get("cwd") else None
@@ -285,11 +288,12 @@ class LaunchLife:
         await self._have_load(cells)
 
     async def _have_load(self, cells: CellMeasurement) -> None:
-        """Start another load process where something killed the one there was."""
+        """Start other load processes where something killed one."""
         if self._load.alive:
             return
-        self._load = LoadProcess(self._folder.runner_log)
-        self._server.exclude(await self._load.start())
+        await self._load.close()
+        self._load = self._new_load()
+        await self._load.start()
         cells.use_load(self._load)
 
     async def _watch(self, wanted: WantedCell, interruption: Interruption, watch: LogWatch, death: list[Cause]) -> None:

@@ -1,4 +1,4 @@
-"""The runner's side of the load process: started once for a launch, one cell at a time."""
+"""The runner's side of a load process: started once for a launch, one cell at a time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -9,6 +9,7 @@ from ddconsole.core.own_process import own_process
 from ddconsole.core.records import CellProgress, RequestRecord
 from ddconsole.load.codec import Cancel, LineError, Message, Order, message_of_line, order_line
 from ddconsole.load.task import LoadReport, LoadTask
+from ddconsole.load.tickets import Tickets
 
 _LONGEST_LINE = 64 * 1024 * 1024
 """Bytes of one line from the load process: a record holds the whole output text and all chunk gaps."""
@@ -24,10 +25,16 @@ class LoadResult:
 
 
 class LoadProcess:
-    """`python -m ddconsole.load`, its standard error in a file."""
+    """`python -m ddconsole.load`, its standard error in a file.
 
-    def __init__(self, log: Path) -> None:
+    Args:
+        log: that file.
+        tickets: numbers of requests that it shares with others.
+    """
+
+    def __init__(self, log: Path, tickets: Tickets) -> None:
         self._log = log
+        self._tickets = tickets
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> int:
@@ -35,6 +42,8 @@ class LoadProcess:
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *own_process("ddconsole.load"),
+                str(self._tickets.descriptor),
+                pass_fds=(self._tickets.descriptor,),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,

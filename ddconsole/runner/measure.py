@@ -25,7 +25,8 @@ from ddconsole.runner.cell_time import CellTime
 from ddconsole.runner.durable import write_whole
 from ddconsole.runner.hardware import disturbances, hardware_record, samples_between
 from ddconsole.runner.instrument import instrument_flags
-from ddconsole.runner.load_process import LoadProcess, LoadResult
+from ddconsole.runner.load_process import LoadResult
+from ddconsole.runner.load_processes import LoadProcesses
 from ddconsole.runner.order import LaunchOrder
 from ddconsole.runner.random_prompts import random_prompts
 from ddconsole.runner.run_directory import RunDirectory
@@ -97,7 +98,7 @@ class CellMeasurement:
         engine: Engine,
         start: ServerStart,
         api: ServerApi,
-        load: LoadProcess,
+        load: LoadProcesses,
         texts: WorkloadTexts,
         clock: Clock,
     ) -> None:
@@ -110,8 +111,8 @@ class CellMeasurement:
         self._texts = texts
         self._clock = clock
 
-    def use_load(self, load: LoadProcess) -> None:
-        """Measure with another load process, after one died."""
+    def use_load(self, load: LoadProcesses) -> None:
+        """Measure with other load processes, after one died."""
         self._load = load
 
     async def canary(self) -> tuple[Mapping[str, Any], Cause | None]:

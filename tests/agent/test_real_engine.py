@@ -68,6 +68,26 @@ async def test_acceptance_of_requests_equals_the_difference_of_the_engines_count
     assert survivors(directory(service), state) == []
 
 
+async def test_acceptance_is_what_the_engine_was_told_to_simulate(service: Service) -> None:
+    """Drafts are accepted at random, with these probabilities to reach each position: 1 + 1.9 tokens a step.
+
+    One step's accepted drafts have a variance of 0.9 + 3 x 0.6 + 5 x 0.3 + 7 x 0.1 - 1.9^2 = 1.29.
+    """
+    rates = (0.9, 0.6, 0.3, 0.1)
+    told = deployment("d01", "draft", spec_synth_rates=",".join(map(str, rates)))
+    drafting = replace(told, speculative=Speculative(kind="draft", draft_tokens=4))
+    service.submit(real([drafting], cells("d01", 1, max_tokens=384)))
+    state = await until(service, "test-run", ended, 90)
+    assert {row.state.phase for row in state.cells.values()} == {st.CellPhase.DONE}, phases(state)
+    attempt = attempt_of(service, "c001")
+    steps = attempt.figures["acceptance"]["steps"]
+    length = attempt.figures["acceptance"]["tokens"] / steps
+    accepted = attempt.counters["after"]["accepted"] - attempt.counters["before"]["accepted"]
+    # Each of the two requests has one token from its prefill; its last step may lack the token after its drafts.
+    assert 0 <= steps - (2 * 384 - 2 - accepted) <= 2
+    assert abs(length - (1 + sum(rates))) < 4 * (1.29 / steps) ** 0.5
+
+
 async def test_an_open_loop_of_random_prompts(service: Service) -> None:
     cell, *_ = cells("d01", 1, max_tokens=8)
     asked = replace(

@@ -70,8 +70,8 @@ async def loopback(pause: float) -> dict[str, float]:
         task = LoadTask("c001", 1, url, "default", point, (Prompt("x", "x"),), None)
         records: list[RequestRecord] = []
         try:
-            async with HttpStreamingClient(url, SystemClock()) as client:
-                report = await measure(task, start_measurement(task, client, SystemClock(), records.append))
+            client = HttpStreamingClient(url, SystemClock())
+            report = await measure(task, start_measurement(task, client, SystemClock(), records.append))
         finally:
             server.kill()
     chunks = sum(record.chunks for record in records)

@@ -60,7 +60,7 @@ async def test_what_is_copied_is_enough_for_a_python_that_has_nothing(tmp_path: 
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/python").symlink_to(Path(sys.executable).resolve())
     (tmp_path / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).resolve().parent}\n")
-    text = "import aiohttp, psutil, pydantic, pynvml, sys; print(aiohttp.__file__)"
+    text = "import aiohttp, httptools, psutil, pydantic, pynvml, sys; print(aiohttp.__file__)"
     argv = [str(tmp_path / "bin/python"), "-I", "-c", text]
     done = (await asyncio.to_thread(subprocess.run, argv, capture_output=True, text=True, check=True)).stdout
     assert done.strip() == str(site / "aiohttp/__init__.py")

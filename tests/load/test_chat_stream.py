@@ -52,6 +52,7 @@ RECORDED: dict[str, tuple[int, bool, dict[str, Any]]] = {
         {"chunks": 17, "prompt_tokens": 109, "output_tokens": 64, "cached_tokens": None, "reasoning_tokens": 64},
     ),
     "sglang-0.5.16-spec-ngram": (192, True, {"chunks": 28, "prompt_tokens": 109, "output_tokens": 192}),
+    "sglang-0.5.16-spec-standalone": (192, True, {"chunks": 49, "prompt_tokens": 109, "output_tokens": 192}),
     "sglang-0.5.16-spec-eagle": (192, True, {"chunks": 2, "prompt_tokens": 109, "output_tokens": 192}),
     "sglang-0.5.23-continuous": (
         24,

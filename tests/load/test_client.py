@@ -1,14 +1,22 @@
 import asyncio
+import itertools
 import socket
+import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from load_runs import Kept, answer_of
 
 from ddconsole.core.clock import ScaledClock, SystemClock
-from ddconsole.load.client import HttpStreamingClient, StreamError
+from ddconsole.load.arrival import ArrivalTimes
+from ddconsole.load.client import HttpStreamingClient
+from ddconsole.load.connection import StreamError, addresses_of
+from ddconsole.load.http_answer import HttpAnswer
 from ddconsole.load.sse import EventSplitter
 
 if TYPE_CHECKING:
@@ -62,12 +70,12 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 
 async def read_all(url: str, retried: list[int] | None = None) -> bytes:
-    async with HttpStreamingClient(url, SystemClock()) as client:
-        try:
-            return b"".join([received async for _, received in client.stream({"x": 1})])
-        finally:
-            if retried is not None:
-                retried.append(client.retried)
+    client = HttpStreamingClient(url, SystemClock())
+    try:
+        return await answer_of(client)
+    finally:
+        if retried is not None:
+            retried.append(client.retried)
 
 
 async def test_every_request_has_a_connection_of_its_own_and_says_so() -> None:
@@ -79,9 +87,10 @@ async def test_every_request_has_a_connection_of_its_own_and_says_so() -> None:
         await writer.drain()
         await reader.read()
 
-    async with raw_server(answer_and_keep_open) as url, HttpStreamingClient(url, SystemClock()) as client:
+    async with raw_server(answer_and_keep_open) as url:
+        client = HttpStreamingClient(url, SystemClock())
         for _ in range(3):
-            assert [data async for _, data in client.stream({"x": 1})] == [b"data: [DONE]\n\n"]
+            assert await answer_of(client) == b"data: [DONE]\n\n"
     assert len(heads) == 3
     for head in heads:
         assert b"connection: close" in head.lower()
@@ -113,7 +122,7 @@ async def test_a_server_that_closes_without_a_word_is_tried_once_more_and_then_s
         tries.append(await read_request(reader))
 
     async with raw_server(close) as url:
-        with pytest.raises(StreamError, match="did not answer: Server disconnected, also on a second connection"):
+        with pytest.raises(StreamError, match="did not answer: the server closed the connection, also on a second"):
             await read_all(url)
     assert len(tries) == 2
 
@@ -128,7 +137,7 @@ async def test_a_stream_that_breaks_off_is_not_asked_for_again() -> None:
 
     retried: list[int] = []
     async with raw_server(cut) as url:
-        with pytest.raises(StreamError, match="the answer broke off"):
+        with pytest.raises(StreamError, match="the answer broke off: the server closed the connection"):
             await read_all(url, retried)
     assert (len(tries), retried) == (1, [0])
 
@@ -154,9 +163,9 @@ async def test_a_connection_that_does_not_come_about_in_time_is_said_so() -> Non
                 one.setblocking(False)
                 one.connect_ex(address)
             clock = ScaledClock(scale=100.0, anchor=0.0)
-            async with HttpStreamingClient(f"http://127.0.0.1:{address[1]}", clock, connect_timeout=20) as client:
-                with pytest.raises(StreamError, match="within 20 s"):
-                    await anext(client.stream({}))
+            client = HttpStreamingClient(f"http://127.0.0.1:{address[1]}", clock, connect_timeout=20)
+            with pytest.raises(StreamError, match="within 20 s"):
+                await answer_of(client)
         finally:
             for one in waiting:
                 one.close()
@@ -195,11 +204,9 @@ async def test_a_line_of_a_megabyte_comes_through(serve: "Serve") -> None:
 
     server = await serve(answer)
     splitter = EventSplitter()
-    events: list[bytes] = []
-    async with HttpStreamingClient(server.url, SystemClock()) as client:
-        async for _, received in client.stream({}):
-            events += splitter.feed(received)
-    assert events == [long, b"[DONE]"]
+    kept = Kept()
+    await HttpStreamingClient(server.url, SystemClock()).stream({}, kept)
+    assert [event for _, received in kept.pieces for event in splitter.feed(received)] == [long, b"[DONE]"]
 
 
 async def test_two_hundred_streams_at_once_wait_for_no_connection(serve: "Serve") -> None:
@@ -212,51 +219,246 @@ async def test_two_hundred_streams_at_once_wait_for_no_connection(serve: "Serve"
         await exchange.send(b"data: [DONE]\n\n")
 
     server = await serve(answer)
-    async with HttpStreamingClient(server.url, SystemClock()) as client:
-
-        async def one() -> bytes:
-            return b"".join([data async for _, data in client.stream({})])
-
-        answers = await asyncio.gather(*(one() for _ in range(200)))
+    client = HttpStreamingClient(server.url, SystemClock())
+    answers = await asyncio.gather(*(answer_of(client) for _ in range(200)))
     assert answers == [b"data: [DONE]\n\n"] * 200
     assert max(server.running_at_begin) == 200
 
 
-async def test_a_tokens_time_is_that_of_the_read_however_busy_the_loop_is() -> None:
-    """Two streams get a chunk while the loop is blocked. Handling the first one takes 0.3 s: the second's is no later.
+class Busy(Kept):
+    """Keeps the event loop for 0.3 s whenever the second chunk comes."""
 
-    Taken when its turn came, its time would be 0.3 s too late.
-    """
+    def received(self, at: float, data: bytes) -> bool:
+        if data == b"two":
+            time.sleep(0.3)
+        return super().received(at, data)
+
+
+async def test_a_tokens_time_is_that_of_its_arrival_however_busy_the_loop_is() -> None:
+    """Two streams get a chunk while the loop is blocked for 0.1 s, and handling the first one takes another 0.3 s."""
     beginning, rest = asyncio.Barrier(3), asyncio.Event()
+    wrote: list[float] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(ANSWER + chunk(b"one"))
+        await beginning.wait()
         await rest.wait()
+        wrote.append(time.monotonic())
         writer.write(chunk(b"two"))
         await writer.drain()
         await asyncio.sleep(1)
-        writer.write(chunk(b"three") + b"0\r\n\r\n")
+        writer.write(b"0\r\n\r\n")
         await writer.drain()
 
-    async with raw_server(answer) as url, HttpStreamingClient(url, SystemClock()) as client:
-
-        async def read() -> float:
-            second = 0.0
-            async for at, received in client.stream({}):
-                if received == b"one":
-                    await beginning.wait()
-                elif received == b"two":
-                    second = at
-                    time.sleep(0.3)  # noqa: ASYNC251  # what the loop is busy with
-            return second
-
-        readers = [asyncio.create_task(read()) for _ in range(2)]
+    async with raw_server(answer) as url:
+        client = HttpStreamingClient(url, SystemClock())
+        streams = [Busy(), Busy()]
+        readers = [asyncio.create_task(client.stream({}, stream)) for stream in streams]
         await beginning.wait()
         rest.set()
         # The server's tasks write in the next round of the loop; both sockets are ready when it looks at them again.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        time.sleep(0.1)  # noqa: ASYNC251  # as above
-        one, other = await asyncio.gather(*readers)
-    assert abs(one - other) < 0.15
+        time.sleep(0.1)  # noqa: ASYNC251  # what the loop is busy with
+        await asyncio.gather(*readers)
+    arrived = [at for stream in streams for at, data in stream.pieces if data == b"two"]
+    assert len(arrived) == 2
+    assert all(-0.001 < at - written < 0.05 for at, written in zip(sorted(arrived), sorted(wrote), strict=True))
+
+
+async def test_of_a_scaled_clock_the_arrival_is_scaled_too() -> None:
+    clock = ScaledClock(scale=50.0, anchor=0.0)
+    wrote: list[float] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        wrote.append(clock.monotonic())
+        writer.write(ANSWER + chunk(b"one") + b"0\r\n\r\n")
+        time.sleep(0.1)  # noqa: ASYNC251  # the client's loop too: its read is 5 s of this clock late
+        await reader.read()
+
+    kept = Kept()
+    async with raw_server(answer) as url:
+        client = HttpStreamingClient(url, clock)
+        await asyncio.sleep(0.1)  # until the kernel does it
+        await client.stream({}, kept)
+    assert kept.sent_at[0] <= wrote[0]
+    assert -0.05 < kept.pieces[0][0] - wrote[0] < 2.5
+
+
+class LateSocket:
+    """Reads that came in at times of the test's own, as the kernel tells them."""
+
+    def __init__(self, ages: list[float]) -> None:
+        self._ages = iter(ages)
+
+    def setsockopt(self, *_: int) -> None: ...
+
+    def recvmsg(self, *_: int) -> tuple[bytes, list[tuple[int, int, bytes]], int, None]:
+        nanoseconds = time.time_ns() - round(next(self._ages) * 1e9)
+        return b"x", [(socket.SOL_SOCKET, 35, struct.pack("qq", *divmod(nanoseconds, 10**9)))], 0, None
+
+
+def test_a_wall_clock_that_is_set_makes_no_token_older_than_the_read_before() -> None:
+    """Set ahead by an hour, a read looks an hour old; set back by one, it looks as if it were to come."""
+    times = ArrivalTimes(cast("socket.socket", LateSocket([0.0, 3600.0, -3600.0])), SystemClock())
+    began = time.monotonic()
+    first, ahead, back = (times.read()[0] for _ in range(3))
+    assert began - 0.001 <= first <= ahead <= back <= time.monotonic()
+
+
+# --- what servers do -------------------------------------------------------------------------------------------
+
+
+async def answered(raw: bytes) -> bytes:
+    """What the client makes of `raw`, after which the server closes."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(raw)
+        await writer.drain()
+
+    async with raw_server(answer) as url:
+        return await read_all(url)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        b"HTTP/1.0 200 OK\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\n\r\n3;x=y\r\nhel\r\n2\r\nlo\r\n0\r\nTrailer: 1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Encoding: identity\r\n\r\nhello and more",
+    ],
+)
+async def test_every_way_in_which_a_body_ends(raw: bytes) -> None:
+    assert await answered(raw) == b"hello"
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello", "the answer broke off: the server closed"),
+        (b"HTTP/1.1 200 OK\r\nContent-Le", "the answer broke off: the server closed"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "the answer is not HTTP"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", "the answer is not HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n\x1f\x8b", r"compressed \(gzip\)"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 50_000, "the head of the answer is longer than 64 KiB"),
+        (b"HTTP/1.1 503 No\r\nContent-Length: 999\r\n\r\nnot ready", "HTTP 503: not ready"),
+    ],
+)
+async def test_an_answer_that_cannot_be_read_is_said_so(raw: bytes, said: str) -> None:
+    with pytest.raises(StreamError, match=said):
+        await answered(raw)
+
+
+async def test_a_refusal_that_comes_before_all_of_the_request_was_read() -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 No\r\nContent-Length: 8\r\n\r\ntoo long")
+        await writer.drain()
+        await reader.read(1 << 20)
+
+    async with raw_server(refuse) as url:
+        with pytest.raises(StreamError, match="HTTP 413: too long"):
+            await HttpStreamingClient(url, SystemClock()).stream({"x": "y" * 20_000_000}, Kept())
+
+
+async def test_a_server_on_ipv6() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await read_request(reader)
+        assert b"Host: [::1]:" in head
+        writer.write(ANSWER + chunk(b"six") + b"0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "::1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        assert await answer_of(HttpStreamingClient(f"http://[::1]:{port}", SystemClock())) == b"six"
+
+
+async def test_of_a_name_with_two_addresses_the_one_that_listens_is_found() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(ANSWER + chunk(b"four") + b"0\r\n\r\n")
+        await writer.drain()
+
+    async with raw_server(answer) as url:
+        client = HttpStreamingClient(url, SystemClock())
+        port = int(url.rsplit(":", 1)[1])
+        client._addresses = [*await addresses_of("::1", port), *await addresses_of("127.0.0.1", port)]
+        assert await answer_of(client) == b"four"
+
+
+async def test_a_request_that_is_given_up_leaves_no_connection() -> None:
+    gone = asyncio.Event()
+
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(ANSWER + chunk(b"one"))
+        await writer.drain()
+        with suppress(ConnectionError):
+            await reader.read()
+        gone.set()
+
+    async with raw_server(endless) as url:
+        kept = Kept()
+        running = asyncio.create_task(HttpStreamingClient(url, SystemClock()).stream({}, kept))
+        while not kept.pieces:  # noqa: ASYNC110  # the product has no event for it
+            await asyncio.sleep(0.005)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await asyncio.wait_for(gone.wait(), 30)
+
+
+async def test_a_defect_of_the_receiver_reaches_whoever_waits() -> None:
+    class Broken(Kept):
+        def received(self, at: float, data: bytes) -> bool:
+            raise RuntimeError(f"a defect at {at} in {data!r}")
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(ANSWER + chunk(b"one"))
+        await writer.drain()
+        await reader.read()
+
+    async with raw_server(answer) as url:
+        with pytest.raises(RuntimeError, match="a defect"):
+            await HttpStreamingClient(url, SystemClock()).stream({}, Broken())
+
+
+@pytest.mark.parametrize("url", ["https://127.0.0.1:1", "127.0.0.1:1", "http://"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="→ http://HOST:PORT"):
+        HttpStreamingClient(url, SystemClock())
+
+
+_ANSWERS = st.sampled_from(
+    [
+        ANSWER + chunk(b"data: one\n\n") + chunk(b"data: two\n\n") + b"0\r\n\r\n",
+        b"HTTP/1.1 102 Wait\r\n\r\n" + ANSWER + chunk(b"x" * 300) + b"0\r\nA: b\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n01234567890123456789",
+        b"HTTP/1.0 200 OK\r\n\r\nuntil it closes",
+        b"HTTP/1.1 429 Slow\r\nContent-Length: 4\r\n\r\nslow",
+    ]
+)
+
+
+@given(_ANSWERS, st.lists(st.integers(0, 400), max_size=40))
+def test_where_an_answer_is_cut_changes_nothing(raw: bytes, cuts: list[int]) -> None:
+    places = [0, *sorted(cut for cut in cuts if cut < len(raw)), len(raw)]
+
+    def read(pieces: list[bytes]) -> tuple[int, bytes, bool]:
+        body: list[bytes] = []
+        answer = HttpAnswer(body.append)
+        for piece in pieces:
+            answer.feed(piece)
+        return answer.status, b"".join(body), answer.end()
+
+    pieces = [raw[begin:end] for begin, end in itertools.pairwise(places)]
+    assert read([one for one in pieces if one]) == read([raw]) == read([raw[at : at + 1] for at in range(len(raw))])

@@ -25,8 +25,8 @@ def point(rate: float, arrivals: str, seed: int = 7) -> WorkloadPoint:
 
 async def run(task: LoadTask) -> tuple[list[RequestRecord], LoadReport]:
     records: list[RequestRecord] = []
-    async with HttpStreamingClient(task.base_url, SystemClock()) as client:
-        report = await measure(task, start_measurement(task, client, SystemClock(), records.append))
+    client = HttpStreamingClient(task.base_url, SystemClock())
+    report = await measure(task, start_measurement(task, client, SystemClock(), records.append))
     return sorted(records, key=lambda one: one.index), report
 
 
@@ -93,13 +93,13 @@ async def test_a_cancelled_open_loop_sends_no_more(serve: "Serve", make_task: "M
     server = await serve(answer)
     task = make_task(server.url, "open-loop", requests=50, rate=0.01, arrivals="poisson", arrival_seed=1)
     records: list[RequestRecord] = []
-    async with HttpStreamingClient(task.base_url, SystemClock()) as client:
-        measurement = start_measurement(task, client, SystemClock(), records.append)
-        running = asyncio.create_task(measure(task, measurement))
-        while not records:  # noqa: ASYNC110  # the product has no event for it
-            await asyncio.sleep(0.01)
-        measurement.cancel()
-        report = await asyncio.wait_for(running, 30)
+    client = HttpStreamingClient(task.base_url, SystemClock())
+    measurement = start_measurement(task, client, SystemClock(), records.append)
+    running = asyncio.create_task(measure(task, measurement))
+    while not records:  # noqa: ASYNC110  # the product has no event for it
+        await asyncio.sleep(0.01)
+    measurement.cancel()
+    report = await asyncio.wait_for(running, 30)
     assert report.cancelled
     assert len(records) == 1
     assert any("requests not sent: 49 of 50" in note for note in report.notes)

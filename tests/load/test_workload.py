@@ -1,7 +1,7 @@
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,8 @@ from load_runs import THREE_TURNS, four_tokens, run
 from ddconsole.core.clock import Clock, SystemClock
 from ddconsole.core.figures import summarise, time_to_first_token
 from ddconsole.core.records import RequestOutcome, RequestRecord, TokenSource
-from ddconsole.load.client import HttpStreamingClient, StreamError
+from ddconsole.load.client import HttpStreamingClient
+from ddconsole.load.connection import Receiver, StreamError
 from ddconsole.load.measurement import Measurement
 from ddconsole.load.task import Script, Turn
 from ddconsole.load.workload import TaskRefusedError, measure, start_measurement
@@ -25,7 +26,7 @@ def texts(bodies: list[Mapping[str, Any]]) -> list[str]:
 
 
 class ScriptedClient:
-    """Behind the seam: yields reads with times of the test's own, and lets its clock say the same."""
+    """Behind the seam: gives reads with times of the test's own, and lets its clock say the same."""
 
     def __init__(self, answers: list[list[tuple[float, bytes]]]) -> None:
         self.answers = iter(answers)
@@ -33,12 +34,14 @@ class ScriptedClient:
         self.time = 0.0
         self.bodies: list[Mapping[str, Any]] = []
 
-    async def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[tuple[float, bytes], None]:
+    async def stream(self, body: Mapping[str, Any], receiver: Receiver) -> None:
         self.bodies.append(body)
         began = self.time
+        receiver.sent(began)
         for after, received in next(self.answers):
             self.time = began + after
-            yield self.time, received
+            if receiver.received(self.time, received):
+                return
 
 
 class ScriptedClock(SystemClock):
@@ -160,17 +163,17 @@ async def test_a_paced_server_and_the_record_agree_on_the_order_of_events(
 
     server = await serve(paced)
     records: list[RequestRecord] = []
-    async with HttpStreamingClient(server.url, clock) as client:
-        task = make_task(server.url, prompts=["x"], max_tokens=12)
-        measurement = start_measurement(task, client, clock, records.append)
+    client = HttpStreamingClient(server.url, clock)
+    task = make_task(server.url, prompts=["x"], max_tokens=12)
+    measurement = start_measurement(task, client, clock, records.append)
 
-        async def see() -> None:
-            for chunks in (1, 2, 3):
-                while measurement._chunks < chunks:  # noqa: ASYNC110  # the product has no event for it
-                    await asyncio.sleep(0.001)
-                seen.set()
+    async def see() -> None:
+        for chunks in (1, 2, 3):
+            while measurement._chunks < chunks:  # noqa: ASYNC110  # the product has no event for it
+                await asyncio.sleep(0.001)
+            seen.set()
 
-        await asyncio.gather(measure(task, measurement), see())
+    await asyncio.gather(measure(task, measurement), see())
     (record,) = records
     first, last = record.first_text, record.last_text
     assert first is not None
@@ -287,17 +290,17 @@ async def test_cancelling_ends_what_runs_at_once_and_sends_no_more(serve: "Serve
     server = await serve(endless)
     records: list[RequestRecord] = []
     task = make_task(server.url, concurrency=3, requests=9)
-    async with HttpStreamingClient(server.url, SystemClock()) as client:
-        measurement = start_measurement(task, client, SystemClock(), records.append)
+    client = HttpStreamingClient(server.url, SystemClock())
+    measurement = start_measurement(task, client, SystemClock(), records.append)
 
-        async def stop_when_all_run() -> None:
-            while measurement.progress().running < 3 or measurement._chunks < 9:  # noqa: ASYNC110  # as the runner sees it
-                await asyncio.sleep(0.005)
-            for _ in range(3):  # also while the first one is taking effect
-                measurement.cancel()
-                await asyncio.sleep(0)
+    async def stop_when_all_run() -> None:
+        while measurement.progress().running < 3 or measurement._chunks < 9:  # noqa: ASYNC110  # as the runner sees it
+            await asyncio.sleep(0.005)
+        for _ in range(3):  # also while the first one is taking effect
+            measurement.cancel()
+            await asyncio.sleep(0)
 
-        report, _ = await asyncio.gather(measure(task, measurement), stop_when_all_run())
+    report, _ = await asyncio.gather(measure(task, measurement), stop_when_all_run())
     assert [r.outcome for r in records] == [RequestOutcome.CANCELLED] * 3
     assert all(r.chunks > 0 and r.error is None for r in records)
     assert report.cancelled
@@ -356,12 +359,9 @@ async def test_progress_counts_requests_and_scales_chunks_to_tokens(make_task: "
 
 async def test_a_client_that_raises_is_a_failed_request(make_task: "MakeTask") -> None:
     class Refusing(ScriptedClient):
-        refused_after = (0.0,)
-
-        async def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[tuple[float, bytes], None]:
+        async def stream(self, body: Mapping[str, Any], receiver: Receiver) -> None:
             self.bodies.append(body)
-            for at in self.refused_after:
-                yield at, b": nothing yet\n\n"
+            receiver.received(0.0, b": nothing yet\n\n")
             raise StreamError("HTTP 503: full")
 
     client = Refusing([])

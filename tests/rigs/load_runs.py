@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ddconsole.core.clock import SystemClock
 from ddconsole.core.records import RequestRecord
-from ddconsole.load.client import HttpStreamingClient
+from ddconsole.load.client import HttpStreamingClient, StreamingClient
 from ddconsole.load.task import LoadReport, LoadTask, Script, Turn
 from ddconsole.load.workload import measure, start_measurement
 
@@ -18,9 +18,35 @@ THREE_TURNS = Script(
 
 async def run(task: LoadTask) -> tuple[list[RequestRecord], LoadReport]:
     records: list[RequestRecord] = []
-    async with HttpStreamingClient(task.base_url, SystemClock()) as client:
-        report = await measure(task, start_measurement(task, client, SystemClock(), records.append))
+    client = HttpStreamingClient(task.base_url, SystemClock())
+    report = await measure(task, start_measurement(task, client, SystemClock(), records.append))
     return records, report
+
+
+class Kept:
+    """Takes what a request brings, and keeps it."""
+
+    def __init__(self) -> None:
+        self.sent_at: list[float] = []
+        self.pieces: list[tuple[float, bytes]] = []
+
+    def sent(self, at: float) -> None:
+        self.sent_at.append(at)
+
+    def received(self, at: float, data: bytes) -> bool:
+        self.pieces.append((at, data))
+        return False
+
+    @property
+    def whole(self) -> bytes:
+        return b"".join(data for _, data in self.pieces)
+
+
+async def answer_of(client: StreamingClient) -> bytes:
+    """All of one answer."""
+    kept = Kept()
+    await client.stream({"x": 1}, kept)
+    return kept.whole
 
 
 async def four_tokens(exchange: "Exchange") -> None:
