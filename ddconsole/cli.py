@@ -25,6 +25,7 @@ _MODULES = {
     "cells": "ddconsole.commands.cells",
     "logs": "ddconsole.commands.logs",
     "export": "ddconsole.commands.export",
+    "compare": "ddconsole.commands.compare",
     "status": "ddconsole.commands.status",
     "edit": "ddconsole.commands.steer",
     "debts": "ddconsole.commands.debts",
@@ -165,13 +166,42 @@ def _add_looking(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     logs.add_argument("launch", metavar="LAUNCH", nargs="?", type=int, help="default: the last one")
     logs.add_argument("--follow", action="store_true")
     _add_host(logs)
-    export = _verb(verbs, "export", "LaTeX tables and figures, CSV and JSON Lines of a run")
+    export = _verb(verbs, "export", "LaTeX tables and figures of a run, or all its cells in another format")
     export.add_argument("run", metavar="RUN", nargs="?")
-    export.add_argument("--to", metavar="DIR", required=True)
+    export.add_argument("--to", metavar="DIR", help="a folder; with another --format a file, default standard output")
+    export.add_argument(
+        "--format",
+        choices=("latex", "csv", "jsonl", "markdown", "parquet"),
+        default="latex",
+        help="default latex; parquet needs pip install 'ddconsole[parquet]'",
+    )
     _add_host(export)
+    _add_compare(verbs)
     status = _verb(verbs, "status", "one line about the newest run, from what is on disk")
     status.add_argument("--short", action="store_true", help="for the tmux status bar")
     _add_json(status)
+
+
+def _add_compare(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    compare = _verb(verbs, "compare", "two runs: what changed around them, and what became of each cell")
+    compare.epilog = (
+        "A and B: runs, or paths of their folders. Exit status 0: nothing regressed; 1: a cell regressed, or has no "
+        "figures any more; 2: bad input; 3: the runs are not comparable."
+    )
+    compare.add_argument("before", metavar="A", help="what B is held against")
+    compare.add_argument("after", metavar="B")
+    compare.add_argument(
+        "--figure",
+        choices=("output_rate", "server_rate", "ttft", "end_to_end", "acceptance"),
+        default="output_rate",
+        help="which one is listed and decides the exit status; default output_rate",
+    )
+    compare.add_argument(
+        "--least", type=float, default=1.0, metavar="PERCENT", help="changes below are none; default 1"
+    )
+    compare.add_argument("--latex", metavar="DIR", help="write tables and a figure for LaTeX, and a PDF")
+    compare.add_argument("--all", action="store_true", help="list also the cells that did not change")
+    _add_json(compare)
 
 
 def _add_steering(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -34,10 +34,13 @@ class PageScreen(Dialog[None]):
     def on_mount(self) -> None:
         """Show it once it has a size."""
         self.query_one("#page-title", LineBar).set_line(line((f" {self._title}", Role.TITLE)))
-        keys = line((" ↑↓", Role.KEY), (" scroll  ", Role.DIM), ("esc", Role.KEY), (" back", Role.DIM))
-        self.query_one("#page-keys", LineBar).set_line(keys)
+        self.query_one("#page-keys", LineBar).set_line(self.keys())
         self.query_one("#page-lines").focus()
         self.call_after_refresh(self.feed_changed, frozenset())
+
+    def keys(self) -> Line:
+        """What can be done here."""
+        return line((" ↑↓", Role.KEY), (" scroll  ", Role.DIM), ("esc", Role.KEY), (" back", Role.DIM))
 
     def on_resize(self) -> None:
         """Lines break elsewhere."""

@@ -1,137 +1,251 @@
-"""Results: tables by tensor-parallel size, a chart, and the export."""
+"""Results: a pivot of what was measured, its charts, comparing with another run, and the exports."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import ClassVar
 
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from ddconsole.core.actions import Place
-from ddconsole.core.row_text import cell_figures
-from ddconsole.core.run_state import CellRow, RunState
+from ddconsole.core.run_state import CellRow
 from ddconsole.link.client import AgentError
+from screens.clipboard import copy_text
 from screens.console_screen import ConsoleScreen, Doer
+from screens.help import Findable, FindScreen
 from screens.keys import bindings_at
-from screens.results_text import FIGURES, Grid, grids, table_lines
-from screens.session import Session
-from screens.spans import Line, Role, line, shown
-from screens.widgets.chart import Chart, ChartData
+from screens.page import PageScreen
+from screens.pivot import Choice, Pivot, axes_of, pivot
+from screens.result_charts import Turns, charts_of, has_conversations
+from screens.results_text import Look, Source, definition_lines, legend, most_columns, table_lines
+from screens.session import ResultsDesk, Session
+from screens.shown_figures import SHOWN_FIGURES, MeasuredCells
+from screens.spans import Line, Role, Span, fitted, line, shown
+from screens.widgets.chart import Chart
 from screens.widgets.line_bar import LineBar
 from screens.widgets.lines_view import LinesView
 
+Progress = Callable[[str], None]
+
 
 class ResultsScreen(ConsoleScreen):
-    """One table, one chart."""
+    """Tables by two axes, one chart."""
 
     CSS_PATH: ClassVar[str] = "results.tcss"
     PLACE = Place.RESULTS
-    BINDINGS: ClassVar[list[BindingType]] = bindings_at(Place.RESULTS)
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings_at(Place.RESULTS),
+        Binding("left", "shift(-1)", show=False),
+        Binding("right", "shift(1)", show=False),
+    ]
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
+        self._choice = Choice()
+        self._measured = MeasuredCells()
+        self._made: tuple[Pivot | None, Mapping[str, CellRow], Choice] = (None, {}, self._choice)
         self._figure = 0
-        self._chart = 0
-        self._export = ""
-        self._exporting = False
+        self._shift = 0
+        self._kind = 0
+        self._chart_place = 0
+        self._turns: Turns | None = None
+        self._reading_turns = False
+        self._said = ""
+        self._busy = False
         self._failed = False
 
     def body(self) -> Sequence[Widget]:
-        """What the export says, the table, the chart."""
-        return (LineBar(id="export-line"), LinesView(id="results"), Chart(id="chart"))
+        """What an export says, the tables, the marks in them, the chart."""
+        return (LineBar(id="export-line"), LinesView(id="results"), LineBar(id="legend"), Chart(id="chart"))
 
     def doers(self) -> dict[str, Doer]:
-        """Export, another chart, another figure."""
-        return {"export": self._start_export, "next-chart": self._next_chart, "next-table": self._next_table}
+        """Exports, axes, figures, charts."""
+        return {
+            "export": self._export,
+            "save-as": self._save_as,
+            "compare": self._compare,
+            "rows": self._next_rows,
+            "columns": self._next_columns,
+            "swap": self._swap,
+            "next-table": self._next_figure,
+            "next-chart": self._next_kind,
+            "next-place": lambda: self._move_chart(1),
+            "previous-place": lambda: self._move_chart(-1),
+            "meaning": self._meaning,
+        }
 
     def show(self, changed: frozenset[str]) -> None:
         """Tables and chart of what is measured by now."""
         self.query_one("#export-line", LineBar).set_line(self._export_line())
         if changed and not changed & {"state"}:
             return
-        state, known = self.session.feed.state, self.session.book.baselines
-        view = self.query_one("#results", LinesView)
-        view.set_lines(table_lines(state, known, self._figure, max(40, view.inner_width - 1)))
-        charts = chart_choices(state)
-        self.query_one("#chart", Chart).set_data(charts[self._chart % len(charts)] if charts else None)
+        found, view = self._pivot(), self.query_one("#results", LinesView)
+        self._shift = max(0, min(self._shift, most_columns(found) - 1))
+        look = Look(self._figure, self._shift, max(40, view.inner_width - 1))
+        view.set_lines(table_lines(found, self._source(), look))
+        marks = fitted(self._legend(found), max(20, self.size.width - 2))
+        self.query_one("#legend", LineBar).set_line(line(" ") + marks)
+        self._show_chart()
 
-    def _next_chart(self) -> None:
-        self._chart += 1
-        self.show(frozenset())
+    def _pivot(self) -> Pivot:
+        """Made again when a cell or the choice is another."""
+        state = self.session.feed.state
+        made, cells, choice = self._made
+        if made is None or cells is not state.cells or choice != self._choice:
+            made = pivot(state, self._choice)
+            self._made = (made, state.cells, self._choice)
+        return made
 
-    def _next_table(self) -> None:
-        self._figure = (self._figure + 1) % len(FIGURES)
-        self.show(frozenset())
+    def _source(self) -> Source:
+        return Source(self.session.feed.state, self.session.book.baselines, self._measured)
 
-    # --- export
+    def _legend(self, found: Pivot) -> list[Span]:
+        return legend(found, self._measured, simulated=self.session.feed.simulated)
 
-    def _start_export(self) -> None:
+    def _show_chart(self) -> None:
+        figure = SHOWN_FIGURES[self._figure % len(SHOWN_FIGURES)]
+        kinds = charts_of(self._source(), figure, self._turns)
+        chart = self.query_one("#chart", Chart)
+        if not kinds:
+            chart.set_data(None)
+            return
+        names = list(kinds)
+        charts = kinds[names[self._kind % len(names)]]
+        chart.set_data(charts[self._chart_place % len(charts)])
+        self._read_turns()
+
+    # --- looking
+
+    def _again(self) -> None:
+        self.show(frozenset({"state"}))
+
+    def _next_rows(self) -> None:
+        self._choice = self._choice.next_down(axes_of(self.session.feed.state))
+        self._shift = 0
+        self._again()
+
+    def _next_columns(self) -> None:
+        self._choice = self._choice.next_across(axes_of(self.session.feed.state))
+        self._shift = 0
+        self._again()
+
+    def _swap(self) -> None:
+        self._choice = self._choice.swapped()
+        self._shift = 0
+        self._again()
+
+    def _next_figure(self) -> None:
+        self._figure = (self._figure + 1) % len(SHOWN_FIGURES)
+        self._again()
+
+    def _next_kind(self) -> None:
+        self._kind += 1
+        self._chart_place = 0
+        self._again()
+
+    def _move_chart(self, by: int) -> None:
+        self._chart_place += by
+        self._again()
+
+    def action_shift(self, by: int) -> None:
+        """Columns out of sight to the left, or back."""
+        self._shift += by
+        self._again()
+
+    def _meaning(self) -> None:
+        figure, marks = self._figure, self._legend(self._pivot())
+        self.app.push_screen(PageScreen("Figures and marks", lambda width: definition_lines(figure, marks, width)))
+
+    def _read_turns(self) -> None:
+        """Rates by turn stand in the attempts' files: they are read once, beside everything else."""
+        desk = self._desk()
+        if desk is None or self._turns is not None or self._reading_turns:
+            return
+        if has_conversations(self.session.feed.state):
+            self._reading_turns = True
+            self.run_worker(self._with_turns(desk), exit_on_error=False)
+
+    async def _with_turns(self, desk: ResultsDesk) -> None:
+        self._turns = await desk.turns()
+        self._again()
+
+    # --- exports and comparing
+
+    def _desk(self) -> ResultsDesk | None:
+        desk = self.session.export
+        return desk if isinstance(desk, ResultsDesk) else None
+
+    def _export(self) -> None:
         if self.session.export is None:
             self.tell("this console was opened without an export: use ddconsole export", bad=True)
-        elif not self._exporting:
-            self._exporting, self._failed = True, False
-            self._export = "writing …"
-            self.run_worker(self._run_export(), exit_on_error=False)
-            self.show(frozenset({"tick"}))
+        else:
+            self._begin(self.session.export)
 
-    async def _run_export(self) -> None:
-        assert self.session.export is not None
+    def _save_as(self) -> None:
+        desk = self._desk()
+        if desk is None:
+            self.tell("this console was opened without other formats: use ddconsole export --format", bad=True)
+            return
+        items = [Findable(name, text) for name, text in desk.formats().items()]
+
+        def chosen(item: Findable | None) -> None:
+            if item is not None:
+                self._begin(lambda say: desk.save(item.name, say))
+
+        self.app.push_screen(FindScreen("Write all cells as", items), chosen)
+
+    def _compare(self) -> None:
+        desk = self._desk()
+        if desk is None:
+            self.tell("this console was opened without other runs: use ddconsole compare A B", bad=True)
+            return
+        items = [Findable(run, text) for run, text in desk.others().items()]
+        if not items:
+            self.tell("there is no other run on this machine to compare with")
+            return
+
+        def chosen(item: Findable | None) -> None:
+            if item is not None:
+                self._open_comparison(desk, item.name)
+
+        self.app.push_screen(FindScreen("Compare with which run? It is A, this one is B", items), chosen)
+
+    def _open_comparison(self, desk: ResultsDesk, run: str) -> None:
+        from screens.compare import CompareScreen  # noqa: PLC0415  # numpy takes a tenth of a second: only where used
+
+        self.app.push_screen(CompareScreen(desk, run))
+
+    def _begin(self, write: Callable[[Progress], Awaitable[str]]) -> None:
+        if self._busy:
+            return
+        self._busy, self._failed = True, False
+        self._said = "writing …"
+        self.run_worker(self._write(write), exit_on_error=False)
+        self.show(frozenset({"tick"}))
+
+    async def _write(self, write: Callable[[Progress], Awaitable[str]]) -> None:
         try:
-            folder = await self.session.export(self._progress)
-            self._export = f"written to {folder}"
+            path = await write(self._progress)
+            self._said = f"written to {path}"
+            self.show(frozenset({"tick"}))
+            self.tell(await copy_text(path, os.environ, self.app.copy_to_clipboard))
         except (AgentError, OSError) as problem:
             self._failed = True
-            self._export = f"not written: {problem}"
+            self._said = f"not written: {problem}"
         finally:
-            self._exporting = False
+            self._busy = False
         self.show(frozenset({"tick"}))
 
     def _progress(self, text: str) -> None:
-        self._export = text
+        self._said = text
         self.show(frozenset({"tick"}))
 
     def _export_line(self) -> Line:
-        if self._export:
-            role = Role.BAD if self._failed else (Role.LIVE if self._exporting else Role.GOOD)
-            return line((" export  ", Role.DIM), (shown(self._export), role))
-        counts = (" medians over the requests that succeeded; ! disturbed, ~ estimated   ", Role.DIM)
-        return line(counts, ("w", Role.KEY), (" export", Role.DIM))
-
-
-def chart_choices(state: RunState) -> list[ChartData]:
-    """For each tensor-parallel size: rate by method at its first point, and rate over concurrency where it varies."""
-    charts: list[ChartData] = []
-    for grid in grids(state):
-        charts += [chart for chart in (_bars(grid), _over_concurrency(grid)) if chart is not None]
-    return charts
-
-
-def _bars(grid: Grid) -> ChartData | None:
-    for point in grid.points:
-        rates = {method: _rate(grid.cells.get((method, point))) for method in grid.methods}
-        bars = {method: rate for method, rate in rates.items() if rate is not None}
-        if bars:
-            title = f"tok/s at TP{grid.tensor_parallel}, {point[0]} {point[1]}"
-            return ChartData(title, tuple(bars), tuple(bars.values()))
-    return None
-
-
-def _over_concurrency(grid: Grid) -> ChartData | None:
-    lines: dict[str, tuple[tuple[float, float], ...]] = {}
-    for method in grid.methods:
-        rows = [row for (name, _), row in grid.cells.items() if name == method]
-        loops = [row for row in rows if row.cell.point.kind == "closed-loop"]
-        found = sorted((float(row.cell.point.concurrency), rate) for row in loops if (rate := _server_rate(row)))
-        if len(found) > 1:
-            lines[method] = tuple(found)
-    title = f"server tok/s at TP{grid.tensor_parallel} against concurrency"
-    return ChartData(title, lines=lines, across="concurrent requests") if lines else None
-
-
-def _rate(row: CellRow | None) -> float | None:
-    figures = cell_figures(row) if row is not None else None
-    return figures.output_rate if figures is not None else None
-
-
-def _server_rate(row: CellRow) -> float | None:
-    figures = cell_figures(row)
-    return figures.server_rate if figures is not None else None
+        if self._said:
+            role = Role.BAD if self._failed else (Role.LIVE if self._busy else Role.GOOD)
+            return line((" export  ", Role.DIM), (shown(self._said), role))
+        parts: list[Span] = [
+            (f"{self._choice.down} down, {self._choice.across} across", Role.DIM),
+            ("medians over the requests that succeeded; green: best", Role.DIM),
+        ]
+        return line(" ") + fitted(parts, max(20, self.size.width - 2), "   ")

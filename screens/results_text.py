@@ -1,173 +1,226 @@
-"""What was measured as tables: methods down, workload points across, one table a tensor-parallel size."""
+"""A pivot of what was measured as lines: one table below the other, marks in place of and beside the figures."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from ddconsole.core import states as st
-from ddconsole.core.row_text import (
-    Baselines,
-    acceptance_text,
-    cell_figures,
-    is_disturbed,
-    seconds_short,
-    speed_up_text,
-)
+from ddconsole.core.figures import DEFINITIONS
+from ddconsole.core.row_text import GLYPHS, Baselines
 from ddconsole.core.run_state import CellRow, RunState
-from ddconsole.core.sweep import WorkloadPoint
-from screens.spans import EMPTY, PHASE_ROLES, Line, Role, Span, cut, line, shown
+from screens.pivot import Axis, Key, Pivot, Table, phases_shown
+from screens.shown_figures import SHOWN_FIGURES, TOGETHER, MeasuredCells, ShownFigure
+from screens.spans import EMPTY, PHASE_ROLES, Line, Role, Span, cut, labelled, line
 
-PointName: TypeAlias = tuple[str, str]
-"""Workload, and what distinguishes the point: `c4 512`."""
+_LEAST_LABEL, _MOST_LABEL = 8, 22
+_NARROW, _WIDE = 8, 12
+"""Cells of a column; in a wide one a phase stands as a word."""
+
+_WHY_NO_FIGURE: Mapping[st.CellPhase, str] = {
+    st.CellPhase.PENDING: "not measured yet",
+    st.CellPhase.RUNNING: "is being measured",
+    st.CellPhase.DONE: "done without this figure",
+    st.CellPhase.FAILED: "failed",
+    st.CellPhase.STOPPED: "stopped",
+    st.CellPhase.INTERRUPTED: "interrupted",
+    st.CellPhase.SKIPPED: "skipped",
+    st.CellPhase.PRUNED: "pruned",
+    st.CellPhase.BLOCKED: "blocked: no server",
+    st.CellPhase.UNFIT: "does not fit",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """One figure that the table can show."""
+class Look:
+    """How a pivot is shown."""
 
-    name: str
-    text: Callable[[CellRow, RunState, Baselines], str]
-    width: int = 8
-    """Cells of its column where it stands beside others."""
+    figure: int = 0
+    """In `SHOWN_FIGURES`."""
+    shift: int = 0
+    """Columns that are out of sight to the left."""
+    width: int = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
-    """Cells of one tensor-parallel size by method and point."""
+class Source:
+    """Where the figures come from."""
 
-    tensor_parallel: int
-    methods: tuple[str, ...]
-    points: tuple[PointName, ...]
-    cells: dict[tuple[str, PointName], CellRow]
-
-
-def rate_text(row: CellRow, state: RunState, known: Baselines) -> str:
-    """Median tok/s, marked where it was disturbed or estimated."""
-    figures = cell_figures(row)
-    if figures is None or figures.output_rate is None:
-        return ""
-    mark = "!" if is_disturbed(row) else ("~" if figures.estimated else "")
-    return f"{mark}{figures.output_rate:.1f}"
+    state: RunState
+    known: Baselines
+    """Of `baselines(state)`."""
+    measured: MeasuredCells
 
 
-def accept_text(row: CellRow, state: RunState, known: Baselines) -> str:
-    """Acceptance length."""
-    figures = cell_figures(row)
-    return "" if figures is None else acceptance_text(row, state, figures)
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """What one table has room for."""
+
+    label: int
+    column: int
+    figures: tuple[ShownFigure, ...]
+    columns: tuple[Key, ...]
+    left: int
+    """Columns that are out of sight to the left, and to the right."""
+    right: int
 
 
-def ttft_text(row: CellRow, state: RunState, known: Baselines) -> str:
-    """Median time to the first token."""
-    figures = cell_figures(row)
-    return "" if figures is None else seconds_short(figures.ttft)
-
-
-FIGURES: tuple[Figure, ...] = (
-    Figure("tok/s", rate_text),
-    Figure("speed-up", speed_up_text, 6),
-    Figure("acceptance", accept_text, 6),
-    Figure("TTFT", ttft_text),
-)
-_TOGETHER = FIGURES[:3]
-_NAME_WIDTH = 14
-_CELL_WIDTH = 8
-
-
-def point_name(point: WorkloadPoint) -> PointName:
-    """How a point is called in a column."""
-    return (shown(point.workload), f"{point.load} {point.max_tokens}")
-
-
-def grids(state: RunState) -> list[Grid]:
-    """One grid for each tensor-parallel size, in order of the plan."""
-    found: dict[int, dict[tuple[str, PointName], CellRow]] = {}
-    for row in state.cells.values():
-        deployment = state.deployments[row.cell.deployment]
-        key = (shown(deployment.method), point_name(row.cell.point))
-        cells = found.setdefault(deployment.tensor_parallel, {})
-        if key not in cells or cell_figures(cells[key]) is None:
-            cells[key] = row
-    return [
-        Grid(size, tuple(dict.fromkeys(m for m, _ in cells)), tuple(dict.fromkeys(p for _, p in cells)), cells)
-        for size, cells in found.items()
-    ]
-
-
-def table_lines(state: RunState, known: Baselines, figure: int, width: int) -> list[Line]:
-    """All grids with one figure, or with three where there is room."""
+def table_lines(shown: Pivot, source: Source, look: Look) -> list[Line]:
+    """All tables with one figure, or with three where there is room."""
     lines: list[Line] = []
-    for grid in grids(state):
-        together = _NAME_WIDTH + len(grid.points) * _width(_TOGETHER) <= width
-        figures = _TOGETHER if together and figure == 0 else (FIGURES[figure % len(FIGURES)],)
-        lines += _grid_lines(grid, state, known, figures, width)
+    for table in shown.tables:
+        room = _room(shown, table, look)
+        lines += _head(shown, table, room)
+        lines += _body(shown, table, room, source)
         lines.append(EMPTY)
     return lines or [line((" no cell yet", Role.DIM))]
 
 
-def _grid_lines(grid: Grid, state: RunState, known: Baselines, figures: Sequence[Figure], width: int) -> list[Line]:
-    size = _width(figures)
-    points = grid.points[: max(1, (width - _NAME_WIDTH) // size)]
-    more = len(grid.points) - len(points)
-    names = " · ".join(figure.name for figure in figures)
-    title: list[Span] = [(f" TP{grid.tensor_parallel}  ", Role.TITLE), (names, Role.ACCENT)]
-    if more:
-        title.append((f"   {more} more at a greater width", Role.DIM))
-    first = "".join(text.ljust(size * count) for text, count in _spans_of_workloads(points, size))
-    second = "".join(cut(_what_varies(grid, point), size - 1).rjust(size) for point in points)
-    lines: list[Line] = [
-        tuple(title),
-        line((" " * (_NAME_WIDTH + 2) + first.rstrip(), Role.DIM)),
-        line((" method".ljust(_NAME_WIDTH) + second, Role.DIM)),
-    ]
-    return lines + [_method_line(grid, method, points, (state, known), figures) for method in grid.methods]
+def most_columns(shown: Pivot) -> int:
+    """Of the widest table."""
+    return max((len(table.columns) for table in shown.tables), default=0)
 
 
-def _width(figures: Sequence[Figure]) -> int:
-    return sum(figure.width for figure in figures) if len(figures) > 1 else _CELL_WIDTH
+def _room(shown: Pivot, table: Table, look: Look) -> _Room:
+    longest = max((len(_row_label(shown.down, key)) for key in table.rows), default=0)
+    label = min(_MOST_LABEL, max(_LEAST_LABEL, longest)) + 2
+    figures: tuple[ShownFigure, ...] = (SHOWN_FIGURES[look.figure % len(SHOWN_FIGURES)],)
+    count = len(table.columns)
+    together = sum(figure.width for figure in TOGETHER)
+    column = _WIDE if label + count * _WIDE <= look.width else _NARROW
+    if look.figure == 0 and label + count * together <= look.width:
+        figures, column = TOGETHER, together
+    fits = max(1, (look.width - label) // column)
+    first = min(look.shift, max(0, count - fits))
+    columns = table.columns[first : first + fits]
+    return _Room(label, column, figures, columns, first, count - first - len(columns))
 
 
-def _spans_of_workloads(points: Sequence[PointName], size: int) -> list[tuple[str, int]]:
+def _row_label(axis: Axis, key: Key) -> str:
+    if axis is Axis.SIZE:
+        return f"TP{key[0]}"
+    return " ".join(key)
+
+
+def _head(shown: Pivot, table: Table, room: _Room) -> list[Line]:
+    title: list[Span] = [(f" {_title(table)}  ", Role.TITLE)] if table.title else [(" ", Role.PLAIN)]
+    title.append((" · ".join(figure.name for figure in room.figures), Role.ACCENT))
+    if room.left:
+        title.append((f"   ◂ {room.left} more", Role.KEY))
+    if room.right:
+        title.append((f"   {room.right} more ▸", Role.KEY))
+    lines: list[Line] = [tuple(title)]
+    down = f" {shown.down}".ljust(room.label)
+    if shown.across is Axis.POINT:
+        first = "".join(text.ljust(room.column * count) for text, count in _workloads(room))
+        lines.append(line((" " * (room.label + 2) + first.rstrip(), Role.DIM)))
+        texts = [_what_varies(table.columns, key) for key in room.columns]
+    else:
+        texts = [_row_label(shown.across, key) for key in room.columns]
+    columns = "".join(cut(text, room.column - 1).rjust(room.column) for text in texts)
+    lines.append(line((down + columns, Role.DIM)))
+    return lines
+
+
+def _title(table: Table) -> str:
+    words = {Axis.SIZE: "TP{}", Axis.LENGTH: "{} tokens"}
+    return " · ".join(words.get(axis, "{}").format(value) for axis, value in table.title)
+
+
+def _workloads(room: _Room) -> list[tuple[str, int]]:
     """Each workload's name once, with the number of its columns."""
     runs: list[list[str]] = []
-    for workload, _ in points:
+    for workload, *_ in room.columns:
         if runs and runs[-1][0] == workload:
             runs[-1].append(workload)
         else:
             runs.append([workload])
-    return [(cut(run[0], size * len(run) - 1), len(run)) for run in runs]
+    return [(cut(run[0], room.column * len(run) - 1), len(run)) for run in runs]
 
 
-def _what_varies(grid: Grid, point: PointName) -> str:
-    """`c4` where a workload's points differ in concurrency, `1024` where they differ in length, else both."""
-    mine = [other.split(" ") for workload, other in grid.points if workload == point[0]]
-    concurrency, length = point[1].split(" ")
-    if len({one[0] for one in mine}) == 1:
-        return length
-    return concurrency if len({one[1] for one in mine}) == 1 else point[1]
+def _what_varies(columns: Sequence[Key], key: Key) -> str:
+    """`c4` where a workload's points differ in load, `1024` where they differ in length, else both."""
+    mine = [other for other in columns if other[0] == key[0]]
+    if len({load for _, load, _ in mine}) == 1:
+        return key[2]
+    return key[1] if len({length for _, _, length in mine}) == 1 else f"{key[1]} {key[2]}"
 
 
-def _method_line(
-    grid: Grid,
-    method: str,
-    points: Sequence[PointName],
-    run: tuple[RunState, Baselines],
-    figures: Sequence[Figure],
-) -> Line:
-    state, known = run
-    spans: list[Span] = [(" " + cut(method, _NAME_WIDTH - 2).ljust(_NAME_WIDTH - 1), Role.STRONG)]
-    for point in points:
-        row = grid.cells.get((method, point))
-        size = _width(figures)
-        if row is None:
-            spans.append((" " * size, Role.PLAIN))
-        elif not isinstance(row.state, st.Done) and cell_figures(row) is None:
-            spans.append((row.state.phase.value.rjust(size)[-size + 1 :].rjust(size), PHASE_ROLES[row.state.phase]))
-        else:
-            texts = [figure.text(row, state, known) for figure in figures]
-            if len(figures) == 1:
-                spans.append((texts[0].rjust(size), Role.PLAIN))
-            else:
-                widths = [figure.width for figure in figures]
-                padded = [text.rjust(room) for text, room in zip(texts, widths, strict=True)]
-                spans += zip(padded, (Role.PLAIN, Role.GOOD, Role.DIM), strict=True)
-    return tuple(spans)
+def _body(shown: Pivot, table: Table, room: _Room, source: Source) -> list[Line]:
+    best = _best(shown, table, room, source)
+    lines: list[Line] = []
+    for down in table.rows:
+        label = cut(_row_label(shown.down, down), room.label - 2)
+        spans: list[Span] = [(f" {label}".ljust(room.label), Role.STRONG)]
+        for across in room.columns:
+            row = table.cells.get((down, across))
+            spans += _cell(row, room, source, is_best=(down, across) in best)
+        lines.append(tuple(spans))
+    return lines
+
+
+def _best(shown: Pivot, table: Table, room: _Room, source: Source) -> frozenset[tuple[Key, Key]]:
+    """The best method of each workload point, where methods stand against each other."""
+    if Axis.METHOD not in (shown.down, shown.across) or len(room.figures) > 1:
+        return frozenset()
+    figure = room.figures[0]
+    groups: dict[Key, list[tuple[float, tuple[Key, Key]]]] = {}
+    for place, row in table.cells.items():
+        value = figure.value(source.measured.of(row), source.state, source.known) if row.attempts else None
+        if value is not None:
+            groups.setdefault(place[1] if shown.down is Axis.METHOD else place[0], []).append((value, place))
+    choose = max if figure.higher_is_better else min
+    return frozenset(choose(values, key=lambda one: one[0])[1] for values in groups.values() if len(values) > 1)
+
+
+def _cell(row: CellRow | None, room: _Room, source: Source, *, is_best: bool) -> list[Span]:
+    if row is None:
+        return [(" " * room.column, Role.PLAIN)]
+    cell = source.measured.of(row)
+    texts = [""]
+    if cell.has_figures:
+        texts = [figure.text_of(cell, source.state, source.known) for figure in room.figures]
+    if not any(texts):
+        return [(phase_text(row.state.phase, room.column - 1).rjust(room.column), PHASE_ROLES[row.state.phase])]
+    mark = cell.mark
+    if len(texts) == 1:
+        role = Role.WARN if mark == "!" else (Role.GOOD if is_best else Role.PLAIN)
+        return [(f"{mark}{texts[0]}".rjust(room.column), role)]
+    texts[0] = f"{mark}{texts[0]}"
+    roles = (Role.WARN if mark == "!" else Role.PLAIN, Role.GOOD, Role.DIM)
+    widths = [figure.width for figure in room.figures]
+    return [(text.rjust(width), role) for text, width, role in zip(texts, widths, roles, strict=True)]
+
+
+def phase_text(phase: st.CellPhase, width: int) -> str:
+    """Glyph and word, or the glyph alone where both do not fit: the legend names it."""
+    text = f"{GLYPHS[phase]} {phase.value}"
+    return text if len(text) <= width else GLYPHS[phase]
+
+
+def legend(shown: Pivot, measured: MeasuredCells, *, simulated: bool) -> list[Span]:
+    """The marks that occur, the worst news first."""
+    parts: list[Span] = [("SIMULATED: not measured on hardware", Role.ALARM)] if simulated else []
+    rows = [row for table in shown.tables for row in table.cells.values()]
+    marks = {measured.of(row).mark for row in rows if row.attempts}
+    if "!" in marks:
+        parts.append(("! disturbed", Role.WARN))
+    if "~" in marks:
+        parts.append(("~ estimated tokens", Role.DIM))
+    without = phases_shown(shown) - {st.CellPhase.DONE}
+    parts += [
+        (f"{GLYPHS[phase]} {_WHY_NO_FIGURE[phase]}", PHASE_ROLES[phase]) for phase in st.CellPhase if phase in without
+    ]
+    return parts
+
+
+def definition_lines(figure: int, marks: Sequence[Span], width: int) -> list[Line]:
+    """What the figure in the table means, then the marks of `legend`, then the other figures."""
+    chosen = SHOWN_FIGURES[figure % len(SHOWN_FIGURES)]
+    lines = labelled("shown", DEFINITIONS[chosen.definition], Role.STRONG, width=width, most=8)
+    lines += labelled("", "median over the launches that count; green: the best method of a point", width=width)
+    lines.append(EMPTY)
+    lines += [line((f"   {text}", role)) for text, role in marks]
+    lines.append(EMPTY)
+    for other in SHOWN_FIGURES:
+        if other is not chosen:
+            lines += labelled("", DEFINITIONS[other.definition], width=width, most=8)
+    return lines

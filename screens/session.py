@@ -2,13 +2,16 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from ddconsole.core.duration import History
 from ddconsole.core.run_state import CellRow
 from ddconsole.core.wire import StageStatus
 from ddconsole.link.feed import RunFeed
 from screens.row_book import RowBook
+
+if TYPE_CHECKING:
+    from ddconsole.compare.comparison import Comparison  # it imports numpy, which the console rarely needs
 
 Finding: TypeAlias = Mapping[str, Any]
 """id, proves, outcome (pass, warn, fail, skip, unknown), observed, expected, evidence, remedy, blocks."""
@@ -39,6 +42,39 @@ class PreflightDesk(Protocol):
 
 Export: TypeAlias = Callable[[Callable[[str], None]], Awaitable[str]]
 """Writes tables and figures, says how far it is, and answers with the folder; raises `AgentError` or `OSError`."""
+
+
+@runtime_checkable
+class ResultsDesk(Protocol):
+    """An `Export` that does more with what was measured. Each raises `AgentError` or `OSError` where it cannot."""
+
+    async def __call__(self, say: Callable[[str], None]) -> str:
+        """Write tables and figures; the path."""
+        ...
+
+    def formats(self) -> Mapping[str, str]:
+        """The other formats, with what each is."""
+        ...
+
+    async def save(self, name: str, say: Callable[[str], None]) -> str:
+        """Write all cells in one of the other formats; the path."""
+        ...
+
+    async def turns(self) -> Mapping[str, Sequence[tuple[int, float]]]:
+        """By cell, the output rate at each turn of its conversation."""
+        ...
+
+    def others(self) -> Mapping[str, str]:
+        """Other runs on this machine, with a line about each."""
+        ...
+
+    async def compare(self, run: str, say: Callable[[str], None]) -> "Comparison":
+        """Compare this run with an earlier one, which is A."""
+        ...
+
+    async def export_comparison(self, comparison: "Comparison", figure: str, say: Callable[[str], None]) -> str:
+        """Write a comparison for LaTeX; the path."""
+        ...
 
 
 @dataclass

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ddconsole.commands.exporting import console_export
+from ddconsole.commands.results_desk import RunResults
 from ddconsole.commands.terminal import noted_terminal
 from ddconsole.link.feed import RunFeed
 from ddconsole.link.prompting import Prompts
@@ -20,4 +20,4 @@ async def open_app(
     from screens.app import run_console  # noqa: PLC0415  # Textual takes a third of a second: only where it opens
 
     with noted_terminal():
-        return await run_console(feed, preflight=preflight, export=console_export(folder), prompts=prompts)
+        return await run_console(feed, preflight=preflight, export=RunResults(folder), prompts=prompts)

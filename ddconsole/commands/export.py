@@ -1,17 +1,44 @@
-"""`ddconsole export`: tables and figures of a run, from what is on disk here."""
+"""`ddconsole export`: tables and figures of a run, or all its cells in another format, from what is on disk here."""
 
 import argparse
+import sys
 from pathlib import Path
 
-from ddconsole.commands.connection import EXPECTED, fail, require_run
+from ddconsole.commands.connection import EXPECTED, UsageProblem, fail, require_run
 from ddconsole.commands.exporting import export_folder
+from ddconsole.report.attempt_reader import RunUnreadable
+from ddconsole.report.export import ExportFailed
+from ddconsole.report.other_formats import FORMATS, run_as, write_whole
 
 
 def main(options: argparse.Namespace) -> int:
-    """Export; status 1 when no PDF could be made though a TeX is there."""
+    """Export; the exit status: 0 done, 2 nothing usable could be written."""
     try:
         folder = require_run(options.run)
-        export_folder(folder, Path(options.to))
-    except (*EXPECTED, ValueError) as problem:
+        if options.format == "latex":
+            if not options.to:
+                raise UsageProblem("LaTeX is a folder of files: name it with --to DIR")
+            export_folder(folder, Path(options.to))
+        else:
+            _export_as(folder, options.format, options.to)
+    except (*EXPECTED, RunUnreadable, ExportFailed, ValueError) as problem:
         return fail(problem)
     return 0
+
+
+def _export_as(folder: Path, name: str, to: str | None) -> None:
+    """Write a file, or to standard output where none is named."""
+    wanted = FORMATS[name]
+    to_output = to in (None, "-")
+    if to_output and not wanted.is_text and sys.stdout.isatty():
+        raise UsageProblem(f"{name} is no text for a terminal: name a file with --to FILE")
+    data, warnings = run_as(folder, name, lambda text: print(f"  {text}", file=sys.stderr))
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    if to is None or to_output:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    path = Path(to) / f"results{wanted.suffix}" if Path(to).is_dir() else Path(to)
+    print(f"exported to {write_whole(path, data)}", file=sys.stderr)

@@ -1,8 +1,6 @@
-"""Exporting a run's folder, for the command line, for the console and at the end of a demo."""
+"""Exporting a run's folder, for the command line and at the end of a demo."""
 
-import asyncio
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from ddconsole.commands.connection import UsageProblem
@@ -27,19 +25,3 @@ def export_folder(folder: Path, to: Path) -> ExportReport:
         print(f"  {path.name}")
     print(f"  {report.pdf.name}" if report.pdf else f"no PDF: {report.pdf_reason}")
     return report
-
-
-def console_export(folder: Path) -> Callable[[Callable[[str], None]], Awaitable[str]]:
-    """What the console's export key does: the same, told step by step; the answer is the path."""
-
-    async def export(progress: Callable[[str], None]) -> str:
-        loop = asyncio.get_running_loop()
-        to = folder / "report"
-
-        def say(text: str) -> None:
-            loop.call_soon_threadsafe(progress, text)
-
-        report = await asyncio.to_thread(export_run, folder, to, say)
-        return str(report.pdf or to)
-
-    return export

@@ -72,7 +72,7 @@ _EVERYWHERE = (
     _look(Place.EVERYWHERE, "show-logs", ("2",), "Logs", "the servers' logs"),
     _look(Place.EVERYWHERE, "show-host", ("3",), "Host", "NUMA domains, GPUs, links, processes of the host"),
     _look(Place.EVERYWHERE, "show-preflight", ("4",), "Preflight", "what the checks found"),
-    _look(Place.EVERYWHERE, "show-results", ("5",), "Results", "tables and chart of what was measured"),
+    _look(Place.EVERYWHERE, "show-results", ("5",), "Results", "tables and charts of what was measured"),
     _look(Place.EVERYWHERE, "help", ("?",), "all keys", "every action, searchable; enter runs it"),
     _look(Place.EVERYWHERE, "palette", ("ctrl+p",), "find", "find an action or a cell by name"),
     Action(
@@ -191,9 +191,17 @@ _OTHERS = (
         Danger.STEER,
         asks="always",
     ),
-    _look(Place.RESULTS, "export", ("w",), "export", "write tables, figures and their data to files"),
-    _look(Place.RESULTS, "next-chart", ("c",), "chart", "another chart"),
-    _look(Place.RESULTS, "next-table", ("t",), "table", "another figure in the table"),
+    _look(Place.RESULTS, "export", ("w",), "export", "write LaTeX tables, figures and their data to files"),
+    _look(Place.RESULTS, "compare", ("v",), "versus", "compare with another run: what changed, regressions first"),
+    _look(Place.RESULTS, "next-table", ("t",), "figure", "another figure in the table and the chart"),
+    _look(Place.RESULTS, "rows", ("r",), "rows", "another axis down: method, TP, workload, concurrency, length"),
+    _look(Place.RESULTS, "columns", ("o",), "columns", "another axis across"),
+    _look(Place.RESULTS, "next-chart", ("c",), "chart", "another kind of chart: by method, over budget, length, ..."),
+    _look(Place.RESULTS, "swap", ("s",), "swap", "rows for columns"),
+    _look(Place.RESULTS, "next-place", ("]",), "next place", "the same chart of another size, workload or length"),
+    _look(Place.RESULTS, "previous-place", ("[",), "previous place", "the chart before this one"),
+    _look(Place.RESULTS, "meaning", ("f",), "definitions", "what the figure in the table means, and the marks"),
+    _look(Place.RESULTS, "save-as", ("W",), "other formats", "write CSV, JSON Lines, Markdown or Parquet"),
 )
 
 ACTIONS: tuple[Action, ...] = (*_CELLS, *_RUN, *_SWEEP, *_LOGS, *_OTHERS, *_EVERYWHERE)

@@ -75,7 +75,7 @@ def export_run(source: RunSource, to: Path, progress: Callable[[str], None], *, 
     result = result_set(state, load)
     progress("writing tables and figures")
     texts = export_texts(result)
-    files = _written(to, texts)
+    files = write_texts(to, texts)
     warnings.extend(result.warnings)
     warnings.extend(_lost(result))
     if not make_pdf:
@@ -89,7 +89,7 @@ def export_texts(result: ResultSet) -> dict[str, str]:
     fragments = list(fragments_of(result))
     texts = {f"{one.name}.tex": one.tex for one in fragments}
     texts |= {f"{one.name}.csv": one.csv for one in fragments}
-    texts["ddconsole-preamble.tex"] = _PREAMBLE.read_text(encoding="ascii")
+    texts["ddconsole-preamble.tex"] = preamble_text()
     texts["results-macros.tex"] = macros_tex(result)
     texts["main.tex"] = document_tex(result, fragments)
     texts["results.csv"] = cells_csv(result, result.cells)
@@ -98,6 +98,11 @@ def export_texts(result: ResultSet) -> dict[str, str]:
         assert _OURS.fullmatch(name), name
         assert text.isascii() or not name.endswith(".tex"), name
     return dict(sorted(texts.items()))
+
+
+def preamble_text() -> str:
+    """What the fragments need, for the head of a document."""
+    return _PREAMBLE.read_text(encoding="ascii")
 
 
 def fragments_of(result: ResultSet) -> Iterator[Fragment]:
@@ -118,7 +123,12 @@ def _lost(result: ResultSet) -> Sequence[str]:
     return [f"LaTeX shows these characters by their numbers: {' '.join(lost[:20])}"] if lost else []
 
 
-def _written(to: Path, texts: dict[str, str]) -> tuple[Path, ...]:
+def write_texts(to: Path, texts: dict[str, str]) -> tuple[Path, ...]:
+    """Write files with their manifest into a folder, in place of an earlier export's.
+
+    Raises:
+        ExportFailed: the folder cannot be written.
+    """
     try:
         to.mkdir(parents=True, exist_ok=True)
         _remove_earlier(to, set(texts))

@@ -33,6 +33,19 @@ def t_quantile(freedom: float) -> float:
     return math.sqrt(freedom) * math.tan(angle)
 
 
+@lru_cache(maxsize=4096)
+def p_of_t(errors: float, freedom: float) -> float:
+    """How often chance alone gives a Student's t that is so many standard errors or more away from 0, to either side.
+
+    The integral is that of `t_quantile`, from the far end, so that small values keep their digits.
+    """
+    angle = math.atan(abs(errors) / math.sqrt(freedom))
+    rest = np.linspace(angle, math.pi / 2, _ANGLES)
+    whole = np.linspace(0.0, math.pi / 2, _ANGLES)
+    tail, all_of_it = (float(np.trapezoid(np.cos(angles) ** (freedom - 1.0), angles)) for angles in (rest, whole))
+    return min(1.0, tail / all_of_it)
+
+
 def interval_of(launches: Sequence[float]) -> tuple[float, float]:
     """The interval of what a launch gives typically.
 
@@ -53,14 +66,33 @@ def interval_of_ratio(above: Sequence[float], below: Sequence[float]) -> tuple[f
         above: one positive value for each launch, at least two.
         below: the same of the other side.
     """
+    difference, error, freedom = _summary_of_ratio(above, below)
+    reach = t_quantile(freedom) * error if error > 0 else 0.0
+    return math.exp(difference - reach), math.exp(difference + reach)
+
+
+def p_of_ratio(above: Sequence[float], below: Sequence[float]) -> float:
+    """How often chance alone puts the ratio of two equal sides as far from 1, by the t of `interval_of_ratio`.
+
+    Args:
+        above: one positive value for each launch, at least two.
+        below: the same of the other side.
+    """
+    difference, error, freedom = _summary_of_ratio(above, below)
+    if error > 0:
+        return p_of_t(difference / error, freedom)
+    return 1.0 if difference == 0 else 0.0
+
+
+def _summary_of_ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float, float, float]:
+    """Difference of the logarithms' means, its standard error, and the degrees of freedom."""
     centre, error, freedom = _summary(above)
     other_centre, other_error, other_freedom = _summary(below)
     squared = error**2 + other_error**2
-    reach = 0.0
-    if squared > 0:
-        joint = squared**2 / (error**4 / freedom + other_error**4 / other_freedom)
-        reach = t_quantile(round(joint, 3)) * math.sqrt(squared)
-    return math.exp(centre - other_centre - reach), math.exp(centre - other_centre + reach)
+    if squared == 0:
+        return centre - other_centre, 0.0, 1.0
+    joint = squared**2 / (error**4 / freedom + other_error**4 / other_freedom)
+    return centre - other_centre, math.sqrt(squared), round(joint, 3)
 
 
 def _summary(launches: Sequence[float]) -> tuple[float, float, int]:

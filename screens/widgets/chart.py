@@ -1,5 +1,6 @@
 """A chart drawn by plotext into text: one figure at a time, cleared before it is drawn."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,7 +15,17 @@ from screens.spans import Role
 from screens.widgets.roles import ROLE_CLASSES, RoleStyles
 
 _BAR = (79, 209, 232)
-_COLORS = ("green", "cyan", "orange", "magenta", "blue", "red", "white", "gray")
+_COLORS = (
+    (95, 211, 141),
+    (79, 209, 232),
+    (240, 185, 90),
+    (195, 166, 255),
+    (108, 182, 255),
+    (255, 123, 114),
+    (240, 244, 248),
+    (139, 149, 165),
+)
+_MARKS = ("o", "x", "+", "*", "#", "@", "%", "&")
 
 
 @dataclass(frozen=True)
@@ -26,6 +37,8 @@ class ChartData:
     values: Sequence[float] = ()
     lines: Mapping[str, Sequence[tuple[float, float]]] | None = None
     across: str = ""
+    logarithmic: bool = False
+    """Powers of two stand at equal distances."""
 
 
 class Chart(Widget):
@@ -71,9 +84,11 @@ class Chart(Widget):
             return [Strip(text.render(self.app.console))]
         if self._drawn != (data, width, height):
             self._drawn = (data, width, height)
-            title = Text(f" {data.title}", style=self.styles_of.of(Role.ACCENT))
-            drawn = Text.from_ansi(chart_text(data, width, height - 1))
-            self._strips = [Strip(one.render(self.app.console, end="")) for one in (title, *drawn.split())]
+            head = [Text(f" {data.title}", style=self.styles_of.of(Role.ACCENT))]
+            if data.lines is not None:
+                head.append(legend_text(tuple(data.lines)))
+            drawn = Text.from_ansi(chart_text(data, width, height - len(head)))
+            self._strips = [Strip(one.render(self.app.console, end="")) for one in (*head, *drawn.split())]
         return self._strips
 
 
@@ -84,14 +99,31 @@ def chart_text(data: ChartData, width: int, height: int) -> str:
         plotext.theme("clear")
         plotext.plot_size(width, height)
         if data.lines is not None:
-            for number, (name, points) in enumerate(data.lines.items()):
-                across, up = [x for x, _ in points], [y for _, y in points]
-                plotext.plot(across, up, label=name, color=_COLORS[number % len(_COLORS)], marker="braille")
-            plotext.ylim(0, max((y for many in data.lines.values() for _, y in many), default=1.0) * 1.1)
-            plotext.xticks(sorted({x for many in data.lines.values() for x, _ in many}))
-            plotext.xlabel(data.across)
+            _draw_lines(data, data.lines)
         else:
             plotext.simple_bar(list(data.labels), list(data.values), width=width - 2, color=_BAR)
         return str(plotext.build())
     finally:
         plotext.clear_figure()
+
+
+def legend_text(names: Sequence[str]) -> Text:
+    """Which mark and colour is whose, on one line: inside the drawing it would lie on the curves."""
+    text = Text(no_wrap=True)
+    for number, name in enumerate(names):
+        red, green, blue = _COLORS[number % len(_COLORS)]
+        text.append(f" {_MARKS[number % len(_MARKS)]} {name} ", f"rgb({red},{green},{blue})")
+    return text
+
+
+def _draw_lines(data: ChartData, lines: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+    place = math.log2 if data.logarithmic else float
+    for number, points in enumerate(lines.values()):
+        across, up = [place(x) for x, _ in points], [y for _, y in points]
+        plotext.plot(across, up, color=_COLORS[number % len(_COLORS)], marker="braille")
+        # Which of the lines a point belongs to shows without colour too.
+        plotext.scatter(across, up, color=_COLORS[number % len(_COLORS)], marker=_MARKS[number % len(_MARKS)])
+    plotext.ylim(0, max((y for points in lines.values() for _, y in points), default=1.0) * 1.1)
+    ticks = sorted({x for points in lines.values() for x, _ in points})
+    plotext.xticks([place(x) for x in ticks], [f"{x:g}" for x in ticks])
+    plotext.xlabel(data.across)

@@ -115,6 +115,27 @@ def feed(*, cells: int | None = None, simulated: bool = False) -> FakeFeed:
     return made
 
 
+def many_cells(methods: int, sizes: int, loads: int) -> FakeFeed:
+    """A run of so many methods at so many tensor-parallel sizes with so many workload points, all of them measured."""
+    made = FakeFeed()
+    made.emit(created())
+    names = ["ar", *(f"ddtree-b{number}" for number in range(1, methods))]
+    asked = [WorkloadPoint("load", "closed-loop", "five", c, 512, 1, 8, SAMPLING) for c in range(1, loads + 1)]
+    for size in range(sizes):
+        for name in names:
+            deployment = Deployment(f"d{size}-{name}", name, 2**size, 8, {}, {}, Placement((0,)))
+            made.emit(ev.DeploymentAdded(to_json(deployment)))
+            for point in asked:
+                cell = f"c{len(made.state.cells) + 1:04}"
+                result = figures(30.0 + len(made.state.cells) % 97, 2.0)
+                made.emit(
+                    ev.CellAdded(to_json(Cell(cell, deployment.id, point))),
+                    ev.AttemptStarted(cell, 1, 1, 1, 0),
+                    ev.AttemptDone(cell, 1, 1, "", "", result),
+                )
+    return made
+
+
 def launch(made: FakeFeed, number: int, deployment: str, seconds: float = 95.0) -> None:
     """A server becomes ready."""
     made.emit(ev.LaunchPlanned(number, deployment, 1))

@@ -1,0 +1,219 @@
+"""What changed between two runs beside their figures: plan, environment, and what the servers run with."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ddconsole.compare.facts import WHOLE, Section, deployment_facts, flat
+from ddconsole.compare.side import ComparedCell, Side
+
+ARGUMENTS = "server"
+
+NOT_BY_PLAN = "not by the plan"
+NOT_TOLD = "by the plan; the server does not tell it"
+WITHOUT_EFFECT = "by the plan, without effect: both servers tell the same"
+
+_OF_ONE_LAUNCH = ("port", "served", "pid", "dist_init", "random_seed", "uuid", "path_hash", "log_file", "start_time")
+"""Parts of the names of arguments that differ between any two launches."""
+_MEASURED_AT_START = frozenset({"max_total_num_tokens", "max_total_tokens_effective"})
+"""Arguments that a server works out from the memory it finds."""
+_JITTER = 0.01
+"""The share by which such an argument differs between two starts of the same server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that is another in the second run. None: it is not there."""
+
+    about: str
+    """`plan`, `environment` or `server`."""
+    name: str
+    before: str | None
+    after: str | None
+    where: str = ""
+    """Which servers or workloads, in words; empty where it holds for the whole run."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """All of them, and what was looked at."""
+
+    found: tuple[Change, ...]
+    equal: Mapping[str, int]
+    """By what it is about: how many facts are the same in both."""
+    one_sided: tuple[str, ...]
+    """What only one of the runs tells: no change can be seen there."""
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Changes that are the same on several servers or workloads are one."""
+
+    changes: dict[tuple[str, str, str | None, str | None, str], dict[str, None]] = field(default_factory=dict)
+    equal: dict[str, set[str]] = field(default_factory=dict)
+    one_sided: dict[str, None] = field(default_factory=dict)
+
+    def compare(self, about: str, name: str, before: str | None, after: str | None, where: str = "") -> None:
+        """Take a fact of both sides."""
+        if before == after:
+            self.equal.setdefault(about, set()).add(name)
+        else:
+            self.tell(about, name, before, after, where)
+
+    def tell(self, about: str, name: str, before: str | None, after: str | None, where: str, note: str = "") -> None:
+        """It changed."""
+        self.changes.setdefault((about, name, before, after, note), {})[where] = None
+
+
+Pair = tuple[ComparedCell, ComparedCell]
+
+
+def changes_between(before: Side, after: Side, pairs: Sequence[Pair]) -> Changes:
+    """What changed.
+
+    Args:
+        before: the first run.
+        after: the second one.
+        pairs: the cells that are in both.
+    """
+    tally = _Tally()
+    _compare_sections(tally, before.sections, after.sections)
+    _compare_workloads(tally, pairs, same_protocol=_protocol_launches(before) == _protocol_launches(after))
+    servers = {(one.deployment.id, other.deployment.id): (one, other) for one, other in pairs}
+    _compare_servers(tally, before, after, list(servers.values()))
+    everyone = {one.deployment.label for one, _ in servers.values()}
+    found = [
+        Change(about, name, old, new, where_text([one for one in where if one], everyone), note)
+        for (about, name, old, new, note), where in tally.changes.items()
+    ]
+    told_by_plan = any(one.about == "plan" or (one.about == ARGUMENTS and one.note != NOT_BY_PLAN) for one in found)
+    if before.plan_sha256 != after.plan_sha256 and not told_by_plan and before.cells.keys() == after.cells.keys():
+        note = "the plan files differ in nothing that a run is made of"
+        found.append(Change("plan", "file", before.plan_sha256[:12], after.plan_sha256[:12], note=note))
+    order = ("plan", "environment", ARGUMENTS)
+    found.sort(key=lambda one: order.index(one.about))
+    return Changes(
+        tuple(found), {about: len(names) for about, names in tally.equal.items()}, tuple(sorted(tally.one_sided))
+    )
+
+
+def _compare_sections(tally: _Tally, before: Sequence[Section], after: Sequence[Section]) -> None:
+    names = dict.fromkeys((one.about, one.name) for one in (*before, *after))
+    left = {(one.about, one.name): one.facts for one in before}
+    right = {(one.about, one.name): one.facts for one in after}
+    for about, name in names:
+        old, new = left.get((about, name), {}), right.get((about, name), {})
+        if not old or not new:
+            if old or new:
+                tally.one_sided[name or about] = None
+            continue
+        for fact in dict.fromkeys((*old, *new)):
+            shown = f"{name} {fact}".strip()
+            if name not in WHOLE and (fact not in old or fact not in new):
+                tally.one_sided[shown] = None
+            else:
+                tally.compare(about, shown, old.get(fact), new.get(fact))
+
+
+def _protocol_launches(side: Side) -> str | None:
+    return next((one.facts.get("launches") for one in side.sections if one.name == "protocol"), None)
+
+
+def _compare_workloads(tally: _Tally, pairs: Iterable[Pair], *, same_protocol: bool) -> None:
+    """What of a workload does not decide which cells belong together."""
+    for one, other in pairs:
+        workload = one.point.workload
+        told = {
+            "repetitions": (one.point.repetitions, other.point.repetitions),
+            "requests": (one.point.requests, other.point.requests),
+        }
+        if same_protocol:
+            told["launches"] = (one.rounds, other.rounds)
+        for name, (old, new) in told.items():
+            tally.compare("plan", name, str(old), str(new), f"workload {workload}")
+
+
+def _compare_servers(tally: _Tally, before: Side, after: Side, servers: Sequence[Pair]) -> None:
+    for one, other in servers:
+        label = one.deployment.label
+        old, new = deployment_facts(one.deployment), deployment_facts(other.deployment)
+        for name in dict.fromkeys((*old, *new)):
+            tally.compare("plan", name, old.get(name), new.get(name), label)
+        plan = (_by_argument(flat(one.deployment.args)), _by_argument(flat(other.deployment.args)))
+        told = (before.effective.get(one.deployment.id, {}), after.effective.get(other.deployment.id, {}))
+        if bool(told[0]) != bool(told[1]):
+            tally.one_sided["what the servers tell of themselves"] = None
+        _compare_arguments(tally, plan, told, label)
+
+
+def _by_argument(flags: Mapping[str, str]) -> dict[str, str]:
+    """Flags as the servers call them: `--mem-fraction-static` is `mem_fraction_static`."""
+    return {name.lstrip("-").replace("-", "_"): value for name, value in flags.items()}
+
+
+def _compare_arguments(
+    tally: _Tally,
+    plan: tuple[Mapping[str, str], Mapping[str, str]],
+    told: tuple[Mapping[str, frozenset[str]], Mapping[str, frozenset[str]]],
+    label: str,
+) -> None:
+    """Each argument once: with what the servers tell of it, and whether the plan says so."""
+    both_tell = bool(told[0]) and bool(told[1])
+    for name in dict.fromkeys((*plan[0], *plan[1], *(_together(told) if both_tell else ()))):
+        if any(part in name.lower() for part in _OF_ONE_LAUNCH) and name not in plan[0] and name not in plan[1]:
+            continue
+        planned = (plan[0].get(name), plan[1].get(name))
+        run_with = (told[0].get(name), told[1].get(name)) if both_tell else (None, None)
+        if run_with[0] is None or run_with[1] is None:
+            # Another build may tell other arguments: what one side leaves out is not known there.
+            if run_with != (None, None) and planned[0] == planned[1]:
+                tally.one_sided[f"server {name}"] = None
+            else:
+                _tell_argument(tally, name, planned, label, NOT_TOLD if both_tell else "")
+        elif _is_the_same(name, run_with[0], run_with[1]):
+            _tell_argument(tally, name, planned, label, WITHOUT_EFFECT)
+        else:
+            values = (_text(run_with[0]), _text(run_with[1]))
+            _tell_argument(tally, name, values, label, "" if planned[0] != planned[1] else NOT_BY_PLAN)
+
+
+def _together(told: tuple[Mapping[str, frozenset[str]], Mapping[str, frozenset[str]]]) -> list[str]:
+    return list(dict.fromkeys((*told[0], *told[1])))
+
+
+def _tell_argument(tally: _Tally, name: str, values: tuple[str | None, str | None], label: str, note: str) -> None:
+    if values[0] == values[1]:
+        tally.equal.setdefault(ARGUMENTS, set()).add(name)
+    else:
+        tally.tell(ARGUMENTS, name, *values, label, note)
+
+
+def _is_the_same(name: str, before: frozenset[str], after: frozenset[str]) -> bool:
+    """Whether what the servers told is no change: a value in common, or a figure of memory that is as good as equal."""
+    if before & after:
+        return True
+    if name not in _MEASURED_AT_START:
+        return False
+    try:
+        old, new = [float(one) for one in before], [float(one) for one in after]
+    except ValueError:
+        return False
+    return min(new) <= max(old) * (1 + _JITTER) and min(old) <= max(new) * (1 + _JITTER)
+
+
+def _text(values: frozenset[str]) -> str:
+    return " or ".join(sorted(values))
+
+
+def where_text(labels: Sequence[str], everyone: set[str]) -> str:
+    """Names of servers in words: `all servers`, `ddtree-b16`, `ddtree-b16 TP1, ar TP4`."""
+    servers = [one for one in labels if one in everyone]
+    others = [one for one in labels if one not in everyone]
+    if servers and len(servers) == len(everyone):
+        return ", ".join([*others, "all servers"])
+    methods: dict[str, None] = {}
+    for one in servers:
+        method = one.rpartition(" TP")[0]
+        whole = all(other in servers for other in everyone if other.rpartition(" TP")[0] == method)
+        methods[method if whole else one] = None
+    return ", ".join([*others, *methods])
