@@ -2,7 +2,6 @@
 
 import sys
 import time
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,20 +20,6 @@ from ddconsole.core.wire import Command
 from ddconsole.runner.boot import Boot
 
 MODELS = Path(__file__).parents[1] / "fixtures" / "models"
-
-
-@pytest.fixture
-async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    one = Service(tmp_path / "runs", SystemClock())
-    await one.start()
-    yield one
-    run = one.active_run
-    if run is not None:
-        found = one.store.directory(run)
-        assert found is not None
-        one.command(found, Command("teardown", "stop-run", "test"))
-        await until(one, run, ended)
-    await one.stop()
 
 
 def set_deadline(service: Service, seconds: float) -> float:

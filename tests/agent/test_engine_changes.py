@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from ddconsole.agent.engine_watch import EngineWatch
 from ddconsole.agent.service import Service
 from ddconsole.core import states as st
 from ddconsole.core.attempt_file import attempt_from_json
-from ddconsole.core.clock import SystemClock
 from ddconsole.core.engine_identity import engine_changes
 from ddconsole.core.wire import Command
 from ddconsole.engines.register import engine
@@ -33,20 +31,6 @@ else:
     sys.argv[0] = {str(TREE_SERVER)!r}
     runpy.run_path(sys.argv[0], run_name="__main__")
 """
-
-
-@pytest.fixture
-async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    one = Service(tmp_path / "runs", SystemClock())
-    await one.start()
-    yield one
-    run = one.active_run
-    if run is not None:
-        found = one.store.directory(run)
-        assert found is not None
-        one.command(found, Command("teardown", "stop-run", "test"))
-        await until(one, run, ended)
-    await one.stop()
 
 
 @pytest.mark.engine

@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 from journals import entries
-from mortal_agent import MortalAgent, state_on_disk
+from kept_agent import on_disk
+from mortal_agent import MortalAgent, OwnProcess
 from sweeps import cells, deployment, directory, ended, phases, submission, until
 from waiting import until as wait
 
@@ -49,12 +50,12 @@ def test_every_test_that_the_list_of_faults_names_is_there() -> None:
 
 @pytest.mark.engine
 async def test_an_agent_that_stands_still_costs_no_cell(tmp_path: Path) -> None:
-    agent = MortalAgent(tmp_path, {})
+    agent = MortalAgent(tmp_path, OwnProcess())
     order = submission([deployment("d01", load_seconds=0.05, pace=0.05)], cells("d01", 2, max_tokens=40))
 
     async def stand_still() -> None:
         run = RunDirectory(tmp_path / "runs" / "test-run")
-        await wait(lambda: state_on_disk(run).running_cell(), 60)
+        await wait(lambda: on_disk(run).running_cell(), 60)
         pid = (await agent.hello())["pid"]
         os.kill(pid, signal.SIGSTOP)
         await asyncio.sleep(3.0)
@@ -64,7 +65,7 @@ async def test_an_agent_that_stands_still_costs_no_cell(tmp_path: Path) -> None:
     try:
         run = await agent.sweep(order, 90)
         await stopping
-        state = state_on_disk(run)
+        state = on_disk(run)
         assert [len(row.attempts) for row in state.cells.values()] == [1, 1]
         assert agent.starts == 1
         assert run.journal.read_bytes() == b"".join(agent.sent)
@@ -113,7 +114,7 @@ async def test_stop_told_twice_stops_once(tmp_path: Path) -> None:
 
 @pytest.mark.engine
 async def test_consoles_that_read_nothing_cost_the_agent_nothing(tmp_path: Path) -> None:
-    agent = MortalAgent(tmp_path, {})
+    agent = MortalAgent(tmp_path, OwnProcess())
     order = submission([deployment("d01", load_seconds=0.05, pace=0.02)], cells("d01", 2, max_tokens=60))
     deaf: list[socket.socket] = []
     memory: list[int] = []

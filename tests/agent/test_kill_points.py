@@ -1,7 +1,5 @@
 """Kill -9 at every write of the journal, and at every write of a runner: before it, torn, before and after its sync."""
 
-import hashlib
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,17 +7,14 @@ from pathlib import Path
 
 import pytest
 from failing_disk import WHERE, Rule, counted, environment, fired
-from mortal_agent import MortalAgent
-from sweeps import cells, deployment, ended, submission, survivors, until
+from mortal_agent import MortalAgent, OwnProcess
+from nothing_lost import assert_nothing_lost
+from sweeps import cells, deployment, ended, submission, until
 
 from ddconsole.agent import launcher
 from ddconsole.agent.service import Service
 from ddconsole.core import states as st
-from ddconsole.core.attempt_file import attempt_from_json
 from ddconsole.core.clock import SystemClock
-from ddconsole.core.events import AttemptDone, AttemptInterrupted
-from ddconsole.core.fold import fold
-from ddconsole.core.journal_line import read_lines
 from ddconsole.core.own_process import own_process
 from ddconsole.core.run_state import RunState
 from ddconsole.core.wire import Submission
@@ -56,28 +51,6 @@ def real_sweep() -> Submission:
     )
 
 
-def verify(run: RunDirectory, *, repeated: int = 1) -> RunState:
-    """Nothing finished is lost or counted twice, and at most `repeated` cells were begun once more."""
-    entries, damage = read_lines(run.journal.read_bytes())
-    assert damage is None
-    state = fold(entries)
-    assert {row.state.phase for row in state.cells.values()} == {st.CellPhase.DONE}, state.cells
-    assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
-    assert state.impossible_events == 0
-    done = [entry.event for entry in entries if isinstance(entry.event, AttemptDone)]
-    assert sorted(event.cell for event in done) == sorted(state.cells), done
-    for event in done:
-        raw = run.attempt(event.cell, event.attempt).read_bytes()
-        assert hashlib.sha256(raw).hexdigest() == event.sha256
-        assert attempt_from_json(json.loads(raw)).figures["succeeded"] == 2
-    again = sum(len(row.attempts) - 1 for row in state.cells.values())
-    interrupted = [entry.event for entry in entries if isinstance(entry.event, AttemptInterrupted)]
-    assert again <= repeated, interrupted
-    assert survivors(run, state) == []
-    assert [str(path) for path in run.path.rglob("*.part")] == []
-    return state
-
-
 async def survive(
     folder: Path,
     order: Submission,
@@ -88,11 +61,11 @@ async def survive(
 ) -> MortalAgent:
     """A sweep with an agent that the rule kills; what a console was sent is in the journal, byte for byte."""
     Path(rule.folder).mkdir()
-    agent = MortalAgent(folder, environment(rule))
+    agent = MortalAgent(folder, OwnProcess(environment(rule)))
     agent.rests_until = rests_until
     try:
         run = await agent.sweep(order, 90)
-        verify(run, repeated=repeated)
+        assert_nothing_lost(run, repeated=repeated)
         assert run.journal.read_bytes() == b"".join(agent.sent)
         assert agent.starts == 1 + len(fired(rule))
     finally:
@@ -183,7 +156,7 @@ async def survive_runner(
     try:
         service.submit(order)
         await until(service, order.run, lambda state: ended(state) or state.phase is st.RunPhase.PAUSED, 90)
-        return verify(RunDirectory(folder / "runs" / order.run), repeated=repeated)
+        return assert_nothing_lost(RunDirectory(folder / "runs" / order.run), repeated=repeated)
     finally:
         await service.stop()
 

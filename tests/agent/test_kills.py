@@ -1,32 +1,28 @@
 """Kill -9 of every process, in every phase: nothing finished is lost or counted twice, nothing is left running."""
 
 import asyncio
+import contextlib
 import json
 import os
 import random
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from kept_agent import is_over, kept_agent, on_disk, parent_of
+from nothing_lost import assert_nothing_lost
 from sweeps import cells, deployment, submission
+from waiting import until
 
 from ddconsole.core import states as st
-from ddconsole.core.attempt_file import attempt_from_json
-from ddconsole.core.events import AttemptDone
-from ddconsole.core.fold import fold
-from ddconsole.core.journal_line import read_lines
 from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import Speculative
 from ddconsole.core.wire import Submission
 from ddconsole.link.client import AgentError
-from ddconsole.link.connect import connect
 from ddconsole.link.http_client import HttpAgentClient
-from ddconsole.runner.belonging import members_of
-from ddconsole.runner.identity import descendants, listening_pids
+from ddconsole.runner.identity import descendants
 from ddconsole.runner.run_directory import RunDirectory
 
 MODELS = Path(__file__).parents[1] / "fixtures" / "models"
@@ -70,31 +66,6 @@ def order_for(engine: str) -> Submission:
     return submission(plan, cells("d01", 3) + cells("d02", 2, 4), run=RUN)
 
 
-@asynccontextmanager
-async def agent(folder: Path) -> AsyncIterator[HttpAgentClient]:
-    client = await connect("local", state_directory=str(folder / "state"), runs=folder / "runs")
-    try:
-        yield client
-        hello = await client.hello()
-        keeper = parent_of(hello.pid)
-        os.kill(keeper, signal.SIGTERM)
-        for _ in range(100):
-            if not Path(f"/proc/{keeper}").exists():
-                break
-            await asyncio.sleep(0.05)
-    finally:
-        await client.close()
-
-
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def state_on_disk(run: RunDirectory) -> RunState:
-    entries, _ = read_lines(run.journal.read_bytes())
-    return fold(entries)
-
-
 def runner_pid(run: RunDirectory, state: RunState) -> int:
     live = state.live_launch()
     assert live is not None
@@ -110,7 +81,7 @@ def load_pid(runner: int) -> int:
 
 async def kill(target: str, client: HttpAgentClient, run: RunDirectory) -> None:
     """Kill it, if it is there now: in some phases some are not."""
-    state = state_on_disk(run)
+    state = on_disk(run)
     live = state.live_launch()
     pids: list[int] = []
     if "agent" in target:
@@ -135,7 +106,7 @@ async def kill(target: str, client: HttpAgentClient, run: RunDirectory) -> None:
 
 
 def reached(phase: str, run: RunDirectory) -> bool:
-    state = state_on_disk(run)
+    state = on_disk(run)
     live = state.live_launch()
     if phase == "measuring":
         return state.running_cell() is not None
@@ -145,57 +116,23 @@ def reached(phase: str, run: RunDirectory) -> bool:
     return live is not None and live.state.phase is wanted[phase]
 
 
-async def wait_for(condition: Callable[[], bool], seconds: float, what: str, run: RunDirectory) -> None:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    while not condition():
-        assert loop.time() < deadline, (what, state_on_disk(run))
-        await asyncio.sleep(0.01)
-
-
 async def survive(trial: Trial, folder: Path) -> None:
     """Run a sweep, kill once, and see that it ends as if nothing had happened."""
     run = RunDirectory(folder / "runs" / RUN)
-    async with agent(folder) as client:
+    async with kept_agent(folder) as client:
         await client.submit(order_for(trial.engine))
-        await wait_for(lambda: reached(trial.phase, run), 60, trial.phase, run)
+        await until(lambda: reached(trial.phase, run), 60, trial.phase)
         if trial.phase != "writing":
             await asyncio.sleep(trial.delay)
         await kill(trial.target, client, run)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + 150
-        while True:
-            assert loop.time() < deadline, (trial, state_on_disk(run))
-            await asyncio.sleep(0.2)
-            try:
+        async with asyncio.timeout(150):
+            while not is_over(on_disk(run)):
+                assert on_disk(run).phase is not st.RunPhase.PAUSED, on_disk(run).paused_because
                 # What a console does: it reaches the agent again, and starts it when nobody is there.
-                await client.hello()
-            except AgentError:
-                continue
-            state = state_on_disk(run)
-            if state.phase is st.RunPhase.PAUSED:
-                raise AssertionError((trial, state.paused_because))
-            if state.phase is st.RunPhase.ENDED and state.live_launch() is None:
-                break
-    verify(run, trial)
-
-
-def verify(run: RunDirectory, trial: Trial) -> None:
-    entries, damage = read_lines(run.journal.read_bytes())
-    assert damage is None, trial
-    state = fold(entries)
-    assert {row.state.phase for row in state.cells.values()} == {st.CellPhase.DONE}, (trial, state.cells)
-    assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1)), trial
-    done = [entry.event for entry in entries if isinstance(entry.event, AttemptDone)]
-    assert sorted(event.cell for event in done) == sorted(state.cells), (trial, done)
-    for event in done:
-        attempt = attempt_from_json(json.loads(run.attempt(event.cell, event.attempt).read_bytes()))
-        assert attempt.figures["succeeded"] == 2, trial
-    for number, launch in state.launches.items():
-        place = run.launch(number)
-        assert members_of(place) == set(), trial
-        if launch.port is not None:
-            assert not listening_pids(launch.port), trial
+                with contextlib.suppress(AgentError):
+                    await client.hello()
+                await asyncio.sleep(0.2)
+    assert_nothing_lost(run)
 
 
 CI_TRIALS = [

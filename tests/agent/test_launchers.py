@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,14 +23,6 @@ from ddconsole.runner.belonging import members_of, record_processes, recorded_pr
 from ddconsole.runner.boot import boot_token
 from ddconsole.runner.identity import ProcessIdentity, identify, members_by_folder
 from ddconsole.runner.run_directory import LaunchDirectory
-
-
-@pytest.fixture
-async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    one = Service(tmp_path / "runs", SystemClock())
-    await one.start()
-    yield one
-    await one.stop()
 
 
 def strays_of(launch: LaunchDirectory) -> set[ProcessIdentity]:

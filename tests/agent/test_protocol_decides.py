@@ -1,27 +1,12 @@
 """Protocols that decide while a real server is measured: pruning, and repeating until a cell is sure enough."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 from sweeps import cells, deployment, directory, ended, submission, until
 
 from ddconsole.agent.service import Service
 from ddconsole.core import states as st
-from ddconsole.core.clock import SystemClock
 from ddconsole.core.repeating import half_width
 from ddconsole.core.wire import Command
-
-
-@pytest.fixture
-async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    one = Service(tmp_path / "runs", SystemClock())
-    await one.start()
-    yield one
-    if one.active_run is not None:
-        one.command(directory(one), Command("teardown", "stop-run", "test"))
-        await until(one, "test-run", ended)
-    await one.stop()
 
 
 @pytest.mark.engine

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,21 +11,12 @@ from sweeps import cells, deployment, directory, ended, phases, submission, surv
 from ddconsole.agent.service import Service
 from ddconsole.core import states as st
 from ddconsole.core.attempt_file import AttemptFile, attempt_from_json
-from ddconsole.core.clock import SystemClock
 from ddconsole.core.sweep import Cell, Deployment, Speculative
 from ddconsole.core.wire import Submission
 
 MODELS = Path(__file__).parents[1] / "fixtures" / "models"
 
 pytestmark = pytest.mark.engine
-
-
-@pytest.fixture
-async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    one = Service(tmp_path / "runs", SystemClock())
-    await one.start()
-    yield one
-    await one.stop()
 
 
 def real(deployments: list[Deployment], all_cells: list[Cell]) -> Submission:

@@ -6,9 +6,8 @@ FOLDER holds `tinypy-hf` and `tinypy-draft-hf`, Hugging Face folders of a model 
 """
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,19 +17,10 @@ from sweeps import cells, deployment, directory, ended, phases, submission, surv
 from ddconsole.agent.service import Service
 from ddconsole.core import states as st
 from ddconsole.core.attempt_file import AttemptFile, attempt_from_json
-from ddconsole.core.clock import SystemClock
 from ddconsole.core.sweep import Cell, Speculative
 from ddconsole.core.wire import Submission
 
 pytestmark = [pytest.mark.trial, pytest.mark.engine]
-
-
-@pytest.fixture
-async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    one = Service(tmp_path / "runs", SystemClock())
-    await one.start()
-    yield one
-    await one.stop()
 
 
 def order() -> Submission:

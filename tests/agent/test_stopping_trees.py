@@ -6,7 +6,6 @@ SGLang needs an interpreter with it: DDCONSOLE_SGLANG_PYTHON and DDCONSOLE_SGLAN
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,19 +16,10 @@ from sweeps import cells, deployment, directory, ended, phases, submission, surv
 
 from ddconsole.agent.service import Service
 from ddconsole.core import states as st
-from ddconsole.core.clock import SystemClock
 from ddconsole.core.run_state import RunState
 from ddconsole.core.wire import Command, Submission
 
 SHARED_MEMORY = Path("/dev/shm")
-
-
-@pytest.fixture
-async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    one = Service(tmp_path / "runs", SystemClock())
-    await one.start()
-    yield one
-    await one.stop()
 
 
 @dataclass(frozen=True)

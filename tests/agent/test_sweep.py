@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from sweeps import cells, deployment, directory, ended, phases, submission, survivors, until
@@ -11,23 +9,8 @@ from sweeps import cells, deployment, directory, ended, phases, submission, surv
 from ddconsole.agent.service import Busy, Service
 from ddconsole.core import states as st
 from ddconsole.core.attempt_file import attempt_from_json
-from ddconsole.core.clock import SystemClock
 from ddconsole.core.run_state import RunState
 from ddconsole.core.wire import Command
-
-
-@pytest.fixture
-async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    one = Service(tmp_path / "runs", SystemClock())
-    await one.start()
-    yield one
-    run = one.active_run
-    if run is not None:
-        directory = one.store.directory(run)
-        assert directory is not None
-        one.command(directory, Command("teardown", "stop-run", "test"))
-        await until(one, run, ended)
-    await one.stop()
 
 
 def outcomes(state: RunState) -> dict[str, st.CellPhase]:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mortal_agent import state_on_disk
+from kept_agent import end_agents, on_disk
 from sweeps import TREE_SERVER
 from tmux_shell import ROOT, TmuxShell, require_tmux
 
@@ -20,7 +19,6 @@ from ddconsole.core import events as ev
 from ddconsole.core import states as st
 from ddconsole.core.journal_line import read_lines
 from ddconsole.core.run_state import RunState
-from ddconsole.link.connect import connect
 from ddconsole.runner.run_directory import RunDirectory
 
 pytestmark = [pytest.mark.tmux, pytest.mark.engine]
@@ -70,7 +68,7 @@ class Sweep:
         )
 
     def state(self) -> RunState:
-        return state_on_disk(self.run)
+        return on_disk(self.run)
 
     def finished(self) -> int:
         return sum(1 for row in self.state().cells.values() if row.state.phase in st.END_PHASES)
@@ -86,15 +84,7 @@ class Sweep:
             time.sleep(0.1)
 
     def end(self) -> None:
-        asyncio.run(_end_agent(self.folder))
-
-
-async def _end_agent(folder: Path) -> None:
-    client = await connect("local", state_directory=str(folder / "state" / "ddconsole" / "local"), runs=folder / "runs")
-    hello = await client.hello()
-    await client.close()
-    keeper = int(Path(f"/proc/{hello.pid}/stat").read_text().rpartition(")")[2].split()[1])
-    os.kill(keeper, signal.SIGTERM)
+        asyncio.run(end_agents(self.folder / "state" / "ddconsole" / "local"))
 
 
 def normal_form(run: RunDirectory) -> list[tuple[Any, ...]]:

@@ -3,8 +3,6 @@
 import asyncio
 import json
 import os
-import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -12,7 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kept_agent import end_agents
 from sweeps import TREE_SERVER
+from tmux_shell import require_tmux
 
 from ddconsole.core import states as st
 from ddconsole.core.attempt_file import attempt_from_json
@@ -20,7 +20,6 @@ from ddconsole.core.editing import editable_fields
 from ddconsole.core.fold import fold
 from ddconsole.core.journal_line import read_lines
 from ddconsole.core.run_state import RunState
-from ddconsole.link.connect import connect
 from ddconsole.runner.belonging import members_of
 from ddconsole.runner.identity import listening_pids
 from ddconsole.runner.run_directory import RunDirectory
@@ -144,15 +143,7 @@ class Console:
 
     def end(self) -> None:
         subprocess.run([*self._tmux, "kill-server"], check=False, capture_output=True)
-        asyncio.run(end_agent(self.folder))
-
-
-async def end_agent(folder: Path) -> None:
-    client = await connect("local", state_directory=str(folder / "state" / "ddconsole" / "local"), runs=folder / "runs")
-    hello = await client.hello()
-    await client.close()
-    keeper = int(Path(f"/proc/{hello.pid}/stat").read_text().rpartition(")")[2].split()[1])
-    os.kill(keeper, signal.SIGTERM)
+        asyncio.run(end_agents(self.folder / "state" / "ddconsole" / "local"))
 
 
 def phases(state: RunState) -> dict[str, str]:
@@ -161,12 +152,6 @@ def phases(state: RunState) -> dict[str, str]:
 
 def phase(state: RunState, cell: str) -> st.CellPhase:
     return state.cells[cell].state.phase
-
-
-def require_tmux() -> None:
-    if shutil.which("tmux") is None:
-        missing = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        missing("tmux is not installed")
 
 
 @pytest.fixture

@@ -6,9 +6,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tmux_shell import require_tmux
 
 from ddconsole.core import states as st
-from tests.console.test_keys_on_a_real_sweep import PLAN, ROOT, Console, leave, require_tmux
+from tests.console.test_keys_on_a_real_sweep import PLAN, ROOT, Console, leave
 
 LONG_CELLS = PLAN.replace("[20, 24, 28, 32]", "[400, 410]")
 

@@ -152,11 +152,14 @@ def _end_at(point: str, once: Path) -> None:
 
 def main() -> None:
     """Be the agent."""
+    from failing_disk import install  # noqa: PLC0415
+
+    install()
     sys.path[0:1] = [str(Path(__file__).parents[2])]
     from ddconsole.agent import debts  # noqa: PLC0415
 
     debts.Patience.__init__.__defaults__ = (ALIVE, 60.0)
-    point = os.environ.pop("DDTEST_KILL_AT")
+    point = os.environ.pop("DDTEST_KILL_AT", "")
     if point:
         state = Path(sys.argv[sys.argv.index("--state") + 1])
         _end_at(point, state.with_name("killed"))

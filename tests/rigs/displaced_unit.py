@@ -4,6 +4,7 @@ import json
 import socket
 import time
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,12 @@ def up(box: SystemdBox, unit: str, text: str, port: int) -> None:
     """Install a unit and start it, until it serves."""
     box.write(f"/etc/systemd/system/{unit}", text)
     box.run("systemctl", "start", unit)
+    wait_until_served(port)
+
+
+def up_transient(box: SystemdBox, unit: str, settings: Sequence[str], port: int) -> None:
+    """Start a unit that vanishes when it stops, until it serves."""
+    box.run("systemd-run", "--quiet", f"--unit={unit}", *settings, "--", *command(port).split())
     wait_until_served(port)
 
 

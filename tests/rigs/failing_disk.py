@@ -42,6 +42,8 @@ class Rule:
     """A chain: the n-th append is killed in the n-th of these modes, round and round, each number once."""
     stride: int = 1
     """Of a chain: kill at every stride-th append."""
+    containing: str = ""
+    """Only appends with this text are counted."""
 
 
 class FailingDisk(Disk):
@@ -110,7 +112,7 @@ class FailingDisk(Disk):
                 return super().write(descriptor, data[: len(data) // 2], path)
             self._half_written = False
             self._fail("short", path)
-        if not self._rule.error and self._matches(path):
+        if not self._rule.error and self._matches(path) and self._rule.containing.encode() in bytes(data):
             self._begin()
             self._die_if("before")
             if self._now == "torn":

@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import os
-import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+import psutil
 
 from ddconsole.core import states as st
 from ddconsole.core.fold import fold
@@ -20,20 +21,28 @@ from ddconsole.runner.run_directory import RunDirectory
 
 @asynccontextmanager
 async def kept_agent(folder: Path) -> AsyncIterator[HttpAgentClient]:
-    """The agent over `folder/runs`; its keeper is told to leave afterwards, where there still is one."""
-    client = await connect("local", state_directory=str(folder / "state"), runs=folder / "runs")
-    hello = await client.hello()
-    keeper = parent_of(hello.pid)
+    """The agent over `folder/runs`; afterwards those that are there, with their keepers, are told to leave."""
+    state = folder / "state"
+    client = await connect("local", state_directory=str(state), runs=folder / "runs")
+    await client.hello()
     try:
         yield client
     finally:
         await client.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(keeper, signal.SIGTERM)
-        for _ in range(100):
-            if not is_there(keeper):
-                break
-            await asyncio.sleep(0.05)
+        await end_agents(state)
+
+
+async def end_agents(state: Path) -> None:
+    """Have the keepers of a state folder leave with their agents; none is started by that, as by asking one."""
+    found = []
+    for one in psutil.process_iter(["cmdline"]):
+        argv = one.info["cmdline"] or []
+        if str(state) in argv and "ddconsole.agent" in " ".join(argv) and "--unkept" not in argv:
+            found.append(one)
+    for one in found:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.terminate()
+    await asyncio.to_thread(psutil.wait_procs, found, 10)
 
 
 def parent_of(pid: int) -> int:

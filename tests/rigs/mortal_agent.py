@@ -9,26 +9,61 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 import psutil
+from kept_agent import on_disk
 from waiting import until
 
 from ddconsole.core import states as st
-from ddconsole.core.fold import fold
-from ddconsole.core.journal_line import read_lines
-from ddconsole.core.run_state import RunState
 from ddconsole.core.wire import Submission
 from ddconsole.runner.run_directory import RunDirectory
 
 _RIG = Path(__file__).with_name("failing_disk.py")
 
 
+class Body(Protocol):
+    """The process that an agent is, one after the other."""
+
+    async def start(self, *arguments: str) -> None:
+        """Start the next one, with the agent's arguments."""
+        ...
+
+    def alive(self) -> bool:
+        """Whether the last one that was started lives."""
+        ...
+
+    async def end(self) -> None:
+        """Ask it to go, if it lives, and wait until it has gone."""
+        ...
+
+
+class OwnProcess:
+    """A child of the test's, with more in its environment."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = {**os.environ, **(environment or {})}
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self, *arguments: str) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, str(_RIG), "ddconsole.agent", *arguments, env=self._environment, start_new_session=True
+        )
+
+    def alive(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    async def end(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+            await self._process.wait()
+
+
 class MortalAgent:
     """Runs one sweep to its end, whatever kills the agent meanwhile."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, body: Body) -> None:
         self.folder = folder
         self.starts = 0
         self.rests_until: Callable[[], object] = lambda: True
@@ -36,12 +71,11 @@ class MortalAgent:
         self.sent: list[bytes] = []
         """Every journal line that a console was ever sent, in order."""
         self._socket = folder / "s" / "a"
-        self._environment = {**os.environ, **environment}
-        self._process: asyncio.subprocess.Process | None = None
+        self._body = body
         self._following: asyncio.Task[None] | None = None
 
     async def sweep(self, submission: Submission, seconds: float) -> RunDirectory:
-        """Submit, follow, and start the agent again as often as it dies, until the run has ended."""
+        """Submit, follow, and start the agent again as often as it dies, until the run has ended and owes nothing."""
         run = RunDirectory(self.folder / "runs" / submission.run)
         async with asyncio.timeout(seconds):
             while not _over(run):
@@ -69,7 +103,7 @@ class MortalAgent:
         return aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(self._socket)))
 
     async def _have_agent(self, submission: Submission) -> None:
-        if self._process is not None and self._process.returncode is None:
+        if self._body.alive():
             if self._following is None or self._following.done():
                 self._following = asyncio.create_task(self._follow(submission.run))
             return
@@ -90,10 +124,8 @@ class MortalAgent:
         assert self.starts < 400, "the agent dies again and again"
         state = self.folder / "state"
         argv = ["--state", str(state), "--socket", str(self._socket), "--runs", str(self.folder / "runs"), "--unkept"]
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, str(_RIG), "ddconsole.agent", *argv, env=self._environment, start_new_session=True
-        )
-        while self._process.returncode is None:
+        await self._body.start(*argv)
+        while self._body.alive():
             with contextlib.suppress(aiohttp.ClientError, OSError):
                 await self.hello()
                 return
@@ -116,9 +148,7 @@ class MortalAgent:
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
-        if self._process is not None and self._process.returncode is None:
-            self._process.send_signal(signal.SIGTERM)
-            await self._process.wait()
+        await self._body.end()
 
     def processes(self) -> list[str]:
         """What lives of this folder: named in its arguments, or working in it."""
@@ -132,17 +162,9 @@ class MortalAgent:
         return found
 
 
-def state_on_disk(run: RunDirectory) -> RunState:
-    """What the journal says."""
-    try:
-        entries, _ = read_lines(run.journal.read_bytes())
-    except FileNotFoundError:
-        return RunState()
-    return fold(entries)
-
-
 def _over(run: RunDirectory) -> bool:
-    state = state_on_disk(run)
+    state = on_disk(run)
     if state.phase is st.RunPhase.PAUSED:
         raise AssertionError(json.dumps([state.paused_because, [str(one.state) for one in state.cells.values()]]))
-    return state.created is not None and state.phase is st.RunPhase.ENDED and state.live_launch() is None
+    ended = state.created is not None and state.phase is st.RunPhase.ENDED and state.live_launch() is None
+    return ended and not state.debts
