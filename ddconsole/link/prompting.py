@@ -70,6 +70,16 @@ class Prompts:
             raise Unanswered("the question was not answered")
         return answer
 
+    def without_asking(self) -> "Prompts":
+        """The same answers, for a login that no person is to be bothered with."""
+
+        async def decline(_: Prompt) -> str | None:
+            return None
+
+        quiet = Prompts(decline, self.limit)
+        quiet._kept = self._kept
+        return quiet
+
     def kept(self, what: str) -> str | None:
         """An answer that was right before."""
         return self._kept.get(what)

@@ -143,7 +143,7 @@ class SshAgentRoute:
             session = await self._greeted(host, SshUnixConnector(host.connection, socket))
             self.bridged = False
             return session
-        bridge = SshBridgeConnector(host.connection, socket, deployment.python)
+        bridge = SshBridgeConnector(host.sessions, host.host, socket, deployment.python)
         session = await self._greeted(host, bridge)
         self.bridged = True
         return session

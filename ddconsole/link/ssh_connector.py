@@ -15,7 +15,9 @@ from aiohttp.client_proto import ResponseHandler
 
 from ddconsole.core.visible_text import visible
 from ddconsole.link import bridge_on_host
+from ddconsole.link.client import AgentError
 from ddconsole.link.host_call import new_nonce
+from ddconsole.link.ssh_sessions import HostSessions
 
 if TYPE_CHECKING:
     from aiohttp.client import ClientTimeout
@@ -196,16 +198,18 @@ class SshBridgeConnector(aiohttp.BaseConnector):
     """Connections are commands on the host that carry bytes to the socket, for hosts that forbid forwarding.
 
     Args:
-        connection: the live SSH connection.
+        sessions: of the live link.
+        host: as the operator calls it.
         path: of the socket, on the host.
         python: the host's interpreter.
     """
 
     allowed_protocol_schema_set = frozenset({"http", "unix"})
 
-    def __init__(self, connection: asyncssh.SSHClientConnection, path: str, python: str) -> None:
+    def __init__(self, sessions: HostSessions, host: str, path: str, python: str) -> None:
         super().__init__(limit=_BRIDGES)
-        self._connection = connection
+        self._sessions = sessions
+        self._host = host
         self._path = path
         self._python = python
 
@@ -220,12 +224,15 @@ class SshBridgeConnector(aiohttp.BaseConnector):
         session = _BridgeSession(protocol, marker)
         try:
             async with asyncio.timeout(timeout.sock_connect):
-                await self._connection.create_session(lambda: session, self._command(marker), encoding=None)
+                await self._sessions.begin(
+                    lambda one: one.create_session(lambda: session, self._command(marker), encoding=None)
+                )
                 await session.ready
         except (asyncssh.Error, OSError) as problem:
             protocol.close()
-            if isinstance(problem, asyncssh.ChannelOpenError):
-                raise aiohttp.ClientConnectionError(_NO_SESSION) from problem
+            if isinstance(problem, asyncssh.ChannelOpenError) and self._sessions.alive:
+                # No loss of the link, which would only be made again.
+                raise AgentError(f"{self._host}: {_NO_SESSION}", _ALLOW) from problem
             raise _no_connection(problem) from problem
         return protocol
 
@@ -239,8 +246,9 @@ class SshBridgeConnector(aiohttp.BaseConnector):
 
 _NO_SESSION = (
     "the host opens no further session: its sshd forbids stream forwarding, and MaxSessions allows too few sessions "
-    "to do without; allow AllowStreamLocalForwarding, or four sessions to a connection"
+    "to do without"
 )
+_ALLOW = "have its sshd_config say AllowStreamLocalForwarding yes, or MaxSessions 10"
 
 
 def _no_connection(problem: Exception) -> aiohttp.ClientConnectionError:

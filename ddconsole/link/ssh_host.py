@@ -14,6 +14,7 @@ from ddconsole.link.client import AgentError, LinkLost
 from ddconsole.link.host_spec import HostSpec
 from ddconsole.link.prompting import Prompts
 from ddconsole.link.ssh_connect import connect_through
+from ddconsole.link.ssh_sessions import Another, HostSessions
 from ddconsole.link.ssh_settings import SshSettings
 from ddconsole.link.stages import StageListener, nobody_listens
 
@@ -39,17 +40,24 @@ class Completed:
 
 
 class HostConnection:
-    """A live connection."""
+    """A live connection.
 
-    def __init__(self, connection: asyncssh.SSHClientConnection, host: str) -> None:
+    Args:
+        connection: to the host.
+        host: as the operator calls it.
+        another: makes a further connection, for sessions that this one has no place for.
+    """
+
+    def __init__(self, connection: asyncssh.SSHClientConnection, host: str, another: Another | None = None) -> None:
         self.connection = connection
         self.host = host
-        self._sessions = asyncio.Semaphore(_SESSIONS)
+        self.sessions = HostSessions(connection, another)
+        self._running = asyncio.Semaphore(_SESSIONS)
 
     @property
     def alive(self) -> bool:
         """Whether the connection still stands, as far as is known."""
-        return not self.connection.is_closed()
+        return self.sessions.alive
 
     async def run(self, argv: Sequence[str], *, stdin: bytes = b"", deadline: float = 30.0) -> Completed:
         """Run a command to its end; the login shell gets `shlex.join(argv)`.
@@ -58,13 +66,11 @@ class HostConnection:
             LinkLost: the connection ended first: the command may or may not have done its work.
             AgentError: it took longer than `deadline` seconds, or the host allows no further session.
         """
-        async with self._sessions:
+        line = shlex.join(argv)
+        async with self._running:
             try:
                 async with asyncio.timeout(deadline):
-                    line = shlex.join(argv)
-                    done = await self._opened(
-                        lambda: self.connection.run(line, input=stdin, encoding=None, check=False)
-                    )
+                    done = await self._run(line, stdin)
             except TimeoutError as problem:
                 text = f"{self.host}: {argv[0]} did not end within {deadline:.0f} s"
                 raise AgentError(text, "look at the host's load and at its login scripts") from problem
@@ -75,6 +81,14 @@ class HostConnection:
             raise LinkLost(f"{self.host}: the connection was lost while {argv[0]} ran", "it may or may not have run")
         return Completed(done.exit_status, _bytes(done.stdout), _bytes(done.stderr))
 
+    async def _run(self, line: str, stdin: bytes) -> asyncssh.SSHCompletedProcess:
+        process = await self._opened(lambda one: one.create_process(line, input=stdin, encoding=None))
+        try:
+            return await process.wait(check=False)
+        finally:
+            # One that takes too long must not keep its session.
+            process.close()
+
     @contextlib.asynccontextmanager
     async def sftp(self) -> AsyncIterator[asyncssh.SFTPClient]:
         """File transfer; counts as a session.
@@ -82,9 +96,9 @@ class HostConnection:
         Raises:
             LinkLost, AgentError: as `run`.
         """
-        async with self._sessions:
+        async with self._running:
             try:
-                client = await self._opened(self.connection.start_sftp_client)
+                client = await self._opened(lambda one: one.start_sftp_client())
             except (asyncssh.Error, OSError) as problem:
                 raise self._broken(problem) from problem
             try:
@@ -92,16 +106,16 @@ class HostConnection:
             finally:
                 client.exit()
 
-    async def _opened(self, begin: Callable[[], Awaitable[_Opened]]) -> _Opened:
+    async def _opened(self, begin: Callable[[asyncssh.SSHClientConnection], Awaitable[_Opened]]) -> _Opened:
         """Begin a session; one that is refused has not begun, and is asked for again."""
         for tried in range(_REFUSED_AGAIN):
             try:
-                return await begin()
+                return await self.sessions.begin(begin)
             except asyncssh.ChannelOpenError:
                 if not self.alive:
                     raise
                 await asyncio.sleep(_PAUSE * 2**tried)
-        return await begin()
+        return await self.sessions.begin(begin)
 
     def _broken(self, problem: Exception) -> AgentError:
         if isinstance(problem, asyncssh.ChannelOpenError) and self.alive:
@@ -113,11 +127,7 @@ class HostConnection:
 
     async def close(self) -> None:
         """End the connection."""
-        self.connection.close()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(2):
-                await self.connection.wait_closed()
-        self.connection.abort()
+        await self.sessions.close()
 
 
 async def connect_ssh(
@@ -137,8 +147,13 @@ async def connect_ssh(
     Raises:
         StageError: the stage says whether the way, a host's key or the login is at fault.
     """
-    connection = await connect_through(spec, settings, on_stage, prompts or Prompts())
-    return HostConnection(connection, spec.text)
+    prompts = prompts or Prompts()
+    connection = await connect_through(spec, settings, on_stage, prompts)
+
+    async def another() -> asyncssh.SSHClientConnection:
+        return await connect_through(spec, settings, nobody_listens, prompts.without_asking())
+
+    return HostConnection(connection, spec.text, another)
 
 
 def _bytes(output: object) -> bytes:

@@ -20,9 +20,10 @@ from waiting import until
 
 from ddconsole.core.wire import Submission
 from ddconsole.link.bundle import BundleExtras
-from ddconsole.link.client import AgentError
+from ddconsole.link.client import AgentError, LinkPhase
 from ddconsole.link.feed_run import LiveRunFeed
 from ddconsole.link.http_client import HttpAgentClient
+from ddconsole.link.mirror import Mirror
 from ddconsole.link.ssh_host import connect_ssh
 from ddconsole.link.stages import Stage, StageError
 
@@ -88,6 +89,61 @@ async def test_what_sshd_forbids_is_gone_round(cache: Path, brought: Path, optio
         done = await asyncio.gather(*(host.run(["sh", "-c", "sleep 0.1; echo up"]) for _ in range(6)))
         assert {one.stdout for one in done} == {b"up\n"}
         await host.close()
+
+
+TIGHT = f"MaxSessions 2\n{NO_FORWARDING}"
+
+
+def bridges(remote: Remote) -> int:
+    """Commands on the host that carry bytes to the agent."""
+    assert remote.sshd.process is not None
+    found = 0
+    for one in psutil.Process(remote.sshd.process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found += "b64decode" in " ".join(one.cmdline()) and "python" in one.name()
+    return found
+
+
+async def test_few_sessions_and_no_forwarding_need_further_connections(
+    cache: Path, brought: Path, tmp_path: Path
+) -> None:
+    """Journal, live values, commands, greetings and the copy of the run at the same time: more than two sessions."""
+    with folder() as home, host_of(cache, home, extra=TIGHT) as remote:
+        remote.state = str(brought / "state")
+        client = remote.client(remote.agent(state=remote.state))
+        mirror = Mirror(client, RUN, tmp_path / RUN)
+        feed = LiveRunFeed(client, RUN, journal=mirror.journal, ping_interval=0.05)
+        feed.start()
+        mirror.start(reads_journal=False)
+        await until(lambda: feed.state.seq > 5 and bridges(remote) > 2, 60.0, "for a journal and more than two bridges")
+        since, greeted = feed.link.since, feed.link.round_trip
+        answers = await asyncio.gather(*(feed.command("stop", ["c001"]) for _ in range(3)))
+        assert all(one.taken for one in answers)
+        await until(lambda: feed.link.round_trip != greeted, 20.0, "for another greeting")
+        assert (feed.link.phase, feed.link.since, feed.link.bridged) == (LinkPhase.UP, since, True)
+        assert mirror.problems == []
+        await feed.close()
+        await mirror.close()
+        await client.close()
+
+
+async def test_few_sessions_no_forwarding_and_no_further_login_are_told(cache: Path, brought: Path) -> None:
+    with folder() as home, host_of(cache, home, extra=TIGHT) as remote:
+        remote.state = str(brought / "state")
+        client = remote.client(remote.agent(state=remote.state))
+        await client.hello()
+        (remote.sshd.folder / "authorized_keys").write_bytes(b"")
+        feed = LiveRunFeed(client, RUN)
+        feed.start()
+        await until(lambda: feed.state.seq > 5 and bridges(remote) == 2, 60.0, "for a journal and live values")
+        since = feed.link.since
+        answer = await feed.command("stop", ["c001"])
+        assert not answer.taken
+        assert "opens no further session" in answer.text
+        assert "AllowStreamLocalForwarding" in answer.text
+        assert (feed.link.phase, feed.link.since) == (LinkPhase.UP, since)
+        await feed.close()
+        await client.close()
 
 
 # --- the home

@@ -141,10 +141,36 @@ async def test_more_sessions_than_sshd_allows_wait_instead_of_failing(host: Host
     assert {one.stdout for one in done} == {b"up\n"}
 
 
-async def test_a_tight_limit_of_sessions_is_waited_for_and_named() -> None:
+async def test_sessions_that_a_connection_has_no_place_for_begin_on_further_ones() -> None:
     with prepared(extra="MaxSessions 2\n") as tight:
         tight.start()
         host = await connect_ssh(tight.spec, tight.settings())
+        taken = [
+            await host.sessions.begin(lambda one: one.create_process("echo up; sleep 60", stderr=asyncssh.DEVNULL))
+            for _ in range(9)
+        ]
+        assert {await one.stdout.readline() for one in taken} == {"up\n"}
+        assert (await host.run(["echo", "up"])).stdout == b"up\n"
+        assert logins(tight) == 5
+        taken.append(await host.sessions.begin(lambda one: one.create_process("sleep 60")))
+        with pytest.raises(asyncssh.ChannelOpenError):
+            await host.sessions.begin(lambda one: one.create_process("sleep 60"))
+        taken.pop().close()
+        assert (await host.run(["echo", "up"])).stdout == b"up\n"
+        assert logins(tight) == 5
+        await host.close()
+        await until(lambda: not tight.sessions())
+
+
+def logins(sshd: Sshd) -> int:
+    return (sshd.folder / "sshd.log").read_text().count("Accepted publickey")
+
+
+async def test_a_limit_of_sessions_without_a_further_login_is_waited_for_and_named() -> None:
+    with prepared(extra="MaxSessions 2\n") as tight:
+        tight.start()
+        host = await connect_ssh(tight.spec, tight.settings())
+        (tight.folder / "authorized_keys").write_bytes(b"")
         done = await asyncio.gather(*(host.run(["sh", "-c", "sleep 0.3; echo up"]) for _ in range(6)))
         assert {one.stdout for one in done} == {b"up\n"}
         taken = [await host.connection.create_process("sleep 60") for _ in range(2)]
