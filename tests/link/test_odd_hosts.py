@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from fake_agent import RUN
-from odd_account import account, folder, mounted, remount
+from odd_account import account, fill, folder, mounted, remount
 from remote_agent import Remote
 from sshd import prepared
 from sweeps import cells, deployment, submission
@@ -182,13 +182,6 @@ async def test_a_full_disk_is_told_before_anything_is_sent(cache: Path) -> None:
     with folder() as home, mounted(home, "size=20m"), host_of(cache, home) as remote:
         await refused(remote, Stage.UPLOAD, r"E144 .* has 20 MiB free, the agent needs \d+ MiB")
         assert list(home.iterdir()) == []
-
-
-def fill(path: Path) -> None:
-    """Take all room there is."""
-    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while file.write(b"\0" * 65536):
-            pass
 
 
 async def test_a_disk_that_fills_up_during_the_upload_leaves_nothing(cache: Path) -> None:

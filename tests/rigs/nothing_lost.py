@@ -13,12 +13,9 @@ from ddconsole.core.journal_line import read_lines
 from ddconsole.core.run_state import RunState
 from ddconsole.runner.run_directory import RunDirectory
 
-REQUESTS = 2
-"""Of each cell of `sweeps`."""
 
-
-def assert_nothing_lost(run: RunDirectory, *, repeated: int = 1) -> RunState:
-    """Every cell is done, once; at most `repeated` of them were begun once more."""
+def assert_nothing_lost(run: RunDirectory, *, repeated: int = 1, requests: int = 2) -> RunState:
+    """Every cell is done, once, with all its requests; at most `repeated` of them were begun once more."""
     entries, damage = read_lines(run.journal.read_bytes())
     assert damage is None
     state = fold(entries)
@@ -30,7 +27,7 @@ def assert_nothing_lost(run: RunDirectory, *, repeated: int = 1) -> RunState:
     for event in done:
         raw = run.attempt(event.cell, event.attempt).read_bytes()
         assert hashlib.sha256(raw).hexdigest() == event.sha256
-        assert attempt_from_json(json.loads(raw)).figures["succeeded"] == REQUESTS
+        assert attempt_from_json(json.loads(raw)).figures["succeeded"] == requests
     again = {name: row.attempts for name, row in state.cells.items() if len(row.attempts) > 1}
     assert sum(len(attempts) - 1 for attempts in again.values()) <= repeated, again
     assert survivors(run, state) == []

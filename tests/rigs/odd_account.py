@@ -89,3 +89,10 @@ def mounted(place: Path, options: str) -> Iterator[Path]:
 def remount(place: Path, options: str) -> None:
     """Change a mount, such as to `ro` or to another size."""
     subprocess.run(["mount", "-o", f"remount,{options}", str(place)], check=True)
+
+
+def fill(path: Path) -> None:
+    """Take all the room that there is, with one file."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(b"\0" * 65536):
+            pass

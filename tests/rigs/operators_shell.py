@@ -80,7 +80,16 @@ class OperatorsShell:
     def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
         """Begin a command; what it says is appended to `output`."""
         argv = [*self.before, sys.executable, "-m", "ddconsole", *arguments]
-        environment = {
+        nothing = subprocess.DEVNULL
+        with self.output.open("ab") as output:
+            return subprocess.Popen(
+                argv, cwd=_CHECKOUT, env=self.environment, stdin=nothing, stdout=output, stderr=subprocess.STDOUT
+            )
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of its commands."""
+        return {
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
             "HOME": str(self.folder),
@@ -88,11 +97,6 @@ class OperatorsShell:
             # One bundle for all tests.
             "XDG_CACHE_HOME": str(default_cache_directory().parent),
         }
-        nothing = subprocess.DEVNULL
-        with self.output.open("ab") as output:
-            return subprocess.Popen(
-                argv, cwd=_CHECKOUT, env=environment, stdin=nothing, stdout=output, stderr=subprocess.STDOUT
-            )
 
     def said(self) -> str:
         """All that commands have said."""
