@@ -133,6 +133,11 @@ async def test_one_failure_does_not_end_the_sweep(
     assert row.cause.text
     if cause is not None:
         assert row.cause.id == cause
+    if phase is st.CellPhase.FAILED:
+        kept = attempt_from_json(json.loads(directory(service).attempt("c001", 1).read_bytes()))
+        assert kept.outcome == "failed"
+        assert kept.requests
+        assert state.cells["c001"].done_attempts() == ()
     assert survivors(directory(service), state) == []
 
 

@@ -114,6 +114,27 @@ async def test_a_session_killed_in_mid_stream_is_seen_and_replayed_without_a_gap
     await client.close()
 
 
+async def test_a_restarted_sshd_is_waited_for_and_costs_no_entry(breakable: Remote) -> None:
+    client = breakable.client()
+    feed = LiveRunFeed(client, RUN)
+    feed.start()
+    await until(lambda: feed.state.seq > 6)
+    pid = breakable.agents()
+    breakable.sshd.stop()
+    await until(lambda: feed.link.phase is LinkPhase.RECONNECTING and feed.link.next_try is not None)
+    feed.retry_now()
+    await until(lambda: "refused" in feed.link.detail)
+    breakable.sshd.start()
+    feed.retry_now()
+    known = feed.state.seq
+    await until(lambda: feed.link.phase is LinkPhase.UP and feed.state.seq > known + 5)
+    texts = [one.text for one in feed.state.warnings]
+    assert texts == [f"tick {int(texts[0].split()[1]) + n}" for n in range(len(texts))]
+    assert breakable.agents() == pid
+    await feed.close()
+    await client.close()
+
+
 async def test_a_frozen_host_is_noticed_by_keepalive(breakable: Remote) -> None:
     client = breakable.client(keepalive_interval=0.3, keepalive_count_max=2)
     feed = LiveRunFeed(client, RUN)
