@@ -74,16 +74,17 @@ class HostSessions:
 
     async def _make_one(self) -> bool:
         """Make a further connection; whether there is one more now."""
-        if self._another is None or len(self._further) >= _FURTHER:
+        another = self._another
+        if another is None or len(self._further) >= _FURTHER:
             return False
         try:
-            made = await self._another()
+            made = await another()
         except StageError as problem:
             logger.info("no further connection: %s", problem)
             if problem.final:
                 self._another = None
             return False
-        if self._another is None:
+        if self._another is not another:
             # All were ended meanwhile.
             made.abort()
             return False
