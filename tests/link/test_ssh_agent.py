@@ -123,7 +123,7 @@ async def test_a_restarted_sshd_is_waited_for_and_costs_no_entry(breakable: Remo
     breakable.sshd.stop()
     await until(lambda: feed.link.phase is LinkPhase.RECONNECTING and feed.link.next_try is not None)
     feed.retry_now()
-    await until(lambda: "refused" in feed.link.detail)
+    await until(lambda: ": connect: " in feed.link.detail)
     breakable.sshd.start()
     feed.retry_now()
     known = feed.state.seq
