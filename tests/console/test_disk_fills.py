@@ -1,5 +1,6 @@
 """The host's disk fills up in the middle of a sweep: the console says which and what helps, and the sweep goes on."""
 
+import asyncio
 import json
 import os
 from collections.abc import Iterator
@@ -89,6 +90,8 @@ async def test_the_console_says_which_disk_is_full_and_the_sweep_goes_on_after_s
     plan = shell.folder / "plan.yaml"
     given = {"model": engine.model, "command": json.dumps(engine.command), "env": json.dumps(engine.environment)}
     plan.write_text(PLAN.format(state=host.state, **given))
+    accepting = shell.start("preflight", str(plan), "--accept", "disk.space", "--because", "small on purpose")
+    assert await asyncio.to_thread(accepting.wait, 100) in (0, 1), shell.said()
     screen = TmuxShell(shell.folder, {**shell.environment, "TERM": "xterm-256color"})
     filler, on_host = host.runs / "filler", RunDirectory(host.runs / RUN)
     try:
