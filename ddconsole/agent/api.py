@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -331,11 +331,17 @@ async def _preflight(request: web.Request) -> web.Response:
     if tier == Tier.LOAD and service.active_run is not None:
         raise Busy(service.active_run)
     words = {name: str(body.get(name) or "") for name in ("accept", "because", "by", "revoke")}
-    order = PreflightOrder(Tier(tier), record=bool(body.get("record")), **words)
+    order = PreflightOrder(Tier(tier), record=bool(body.get("record")), seen=_seen(body.get("seen")), **words)
     try:
         return web.json_response(await preflight_findings(submission, order, service.store.folder, service.clock))
     except PreflightRefused as problem:
         raise Refusal(409, problem.text, problem.do) from problem
+
+
+def _seen(value: Any) -> Mapping[str, float]:
+    """What a console saw of this host; an older one says nothing."""
+    values = value if isinstance(value, dict) else {}
+    return {str(name): float(one) for name, one in values.items() if isinstance(one, int | float)}
 
 
 async def _stage(request: web.Request) -> web.Response:

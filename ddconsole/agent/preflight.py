@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,8 @@ class PreflightOrder:
     """A check whose acceptances are taken back."""
     record: bool = False
     """Whether the host is recorded as good."""
+    seen: Mapping[str, float] = field(default_factory=dict)
+    """What the console saw of the host: `round_trip` and `clock_offset`, in seconds."""
 
 
 async def preflight_findings(
@@ -77,6 +79,8 @@ async def preflight_findings(
     if order.revoke and not notes.revoke(order.revoke):
         raise PreflightRefused(f"nothing was accepted of {order.revoke}", "the findings say what is accepted")
     facts = await facts_of(submission, deployments, str(runs / submission.run), tier=order.tier)
+    seen = {"round_trip": order.seen.get("round_trip"), "clock_offset": order.seen.get("clock_offset")}
+    facts = replace(facts, reach=replace(facts.reach, **seen))
     if order.tier is Tier.LOAD and not facts.simulated:
         facts = replace(facts, load=await put_load(facts))
     findings = await run_checks(facts, order.tier, accepted=accepted_reasons(notes.accepted()))

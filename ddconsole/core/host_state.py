@@ -199,6 +199,8 @@ class HostState:
     """Percent of the last ten seconds in which some task waited for it; so the next two."""
     pressure_memory: Reading[float] = NOT_READ
     pressure_io: Reading[float] = NOT_READ
+    page_cache: Reading[int] = NOT_READ
+    """Bytes of files from disks that are kept in memory; tmpfs does not count."""
     network_sent: Reading[float] = NOT_READ
     """Bytes a second over all interfaces but loopback, since the sample before."""
     network_received: Reading[float] = NOT_READ

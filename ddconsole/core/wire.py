@@ -19,7 +19,9 @@ The paths:
     POST /v1/runs/RUN/commands                      Command -> CommandAnswer; 409 with one where another console
                                                     has control
     POST /v1/preflight                              {"submission": ..., "tier": ..., and if wanted "accept": id,
-                                                    "because": text, "by": who, "revoke": id, "record": true}
+                                                    "because": text, "by": who, "revoke": id, "record": true,
+                                                    "seen": what the console saw of the host: "round_trip" and
+                                                    "clock_offset" in seconds}
                                                     -> list of findings
     POST /v1/stage                                  {"submission": ..., "forget": bool} -> StageStatus; it goes on alone
     GET  /v1/stage                                  StageStatus

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -162,7 +163,11 @@ class HttpAgentClient:
 
     async def preflight(self, submission: Submission, tier: str, **asked: str | bool) -> list[Mapping[str, Any]]:
         """The findings, as JSON. `asked`: `accept` a check `because` of something, `by` whom; `revoke`; `record`."""
-        body = {"submission": to_json(submission), "tier": tier, **asked}
+        before = time.time()
+        hello = await self.hello()
+        after = time.time()
+        seen = {"round_trip": after - before, "clock_offset": hello.now - (before + after) / 2}
+        body = {"submission": to_json(submission), "tier": tier, "seen": seen, **asked}
         return list(await self._post("v1/preflight", body, timeout=PREFLIGHT_TIME))
 
     async def stage(self, submission: Submission, *, forget: bool = False) -> StageStatus:

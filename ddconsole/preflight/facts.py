@@ -65,6 +65,11 @@ class PreflightPlan:
         return tuple(sorted({gpu for one in self.deployments for gpu in one.placement.gpus}))
 
     @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """The placements that have more than one GPU, each once."""
+        return tuple(sorted({one.placement.gpus for one in self.deployments if len(one.placement.gpus) > 1}))
+
+    @property
     def drafts(self) -> tuple[str, ...]:
         """Draft models: the plan's, and those of single methods."""
         named = [self.draft, *(one.speculative.draft_model for one in self.deployments if one.speculative)]
@@ -82,6 +87,8 @@ class Reach:
     remedy: str = ""
     round_trip: float | None = None
     """Seconds."""
+    clock_offset: float | None = None
+    """Seconds by which the host's clock is ahead of the console's; None where the console did not compare them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,27 @@
-"""Puts work on GPUs, with the torch of the serving environment: copies, products whose results are known, peer copies.
+"""Puts work on GPUs, with the torch of the serving environment: copies, known products, peer copies, all-reduces.
 
 Run as a script by the serving environment's interpreter, with a JSON object as its argument: `gpus` (numbers as torch
-sees them), `pairs`, `seconds` for each part. It prints a JSON line when it begins a part, and one with its figures.
-Standard library and torch only.
+sees them), `pairs`, `groups`, `seconds` for each part. It prints a JSON line with what torch is, one when it begins a
+part, and one with its figures. Standard library and torch only.
 """
 
 import importlib
 import json
+import os
+import re
+import subprocess
 import sys
+import tempfile
 import time
+import warnings
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 _BYTES = 256 << 20
 _SIZE = 4096
+_GROUP_DEADLINE = 90.0
+"""Seconds for all ranks of a group, the import of torch included."""
 
 
 def main(arguments: list[str]) -> int:
@@ -23,8 +32,10 @@ def main(arguments: list[str]) -> int:
     except ImportError as problem:
         _say({"problem": f"no torch in the serving environment: {problem}"})
         return 0
-    if not torch.cuda.is_available():
-        _say({"problem": "torch of the serving environment sees no GPU"})
+    about = _about(torch)
+    _say({"torch": about})
+    if not about["available"]:
+        _say({"problem": f"torch of the serving environment sees no GPU{about['said'] and ': '}{about['said']}"})
         return 0
     for gpu in order["gpus"]:
         _say({"begin": "copy", "gpu": gpu})
@@ -35,8 +46,30 @@ def main(arguments: list[str]) -> int:
     for first, second in order["pairs"]:
         _say({"begin": "peer", "pair": [first, second]})
         _say({"peer": _peer(torch, first, second), "pair": [first, second]})
+    for group in order["groups"]:
+        _say({"begin": "all-reduce", "group": group})
+        _say({"all-reduce": _all_reduce(group), "group": group})
     _say({"done": True})
     return 0
+
+
+def _about(torch: Any) -> dict[str, Any]:
+    """What torch is built for and what it sees. Where CUDA does not start it only warns, so that is kept."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        available = bool(torch.cuda.is_available())
+    devices = [
+        {"name": torch.cuda.get_device_name(gpu), "capability": list(torch.cuda.get_device_capability(gpu))}
+        for gpu in (range(torch.cuda.device_count()) if available else ())
+    ]
+    return {
+        "version": str(torch.__version__),
+        "cuda": str(torch.version.cuda),
+        "available": available,
+        "said": str(caught[0].message)[:300] if caught else "",
+        "devices": devices,
+        "kernels": list(torch.cuda.get_arch_list()) if available else [],
+    }
 
 
 def _copies(torch: Any, gpu: int, seconds: float) -> dict[str, float]:
@@ -88,6 +121,65 @@ def _peer(torch: Any, first: int, second: int) -> dict[str, Any]:
     torch.cuda.synchronize(first)
     torch.cuda.synchronize(second)
     return {"rate": 8 * _BYTES / (time.monotonic() - began) / 1e9, "exact": exact}
+
+
+def _all_reduce(group: list[int]) -> dict[str, Any]:
+    """What the ranks of a group measured, or why not; they are ended at their deadline."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        environment = {
+            **os.environ,
+            "NCCL_DEBUG": "INFO",
+            "NCCL_DEBUG_SUBSYS": "INIT,P2P,SHM,NET",
+            "NCCL_DEBUG_FILE": str(folder / "nccl.%p"),
+        }
+        script = str(Path(__file__).with_name("collective_child.py"))
+        orders = [
+            json.dumps({"gpu": gpu, "rank": rank, "world": len(group), "meet": str(folder / "meet")})
+            for rank, gpu in enumerate(group)
+        ]
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, script, order],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=(folder / f"rank{rank}").open("wb"),
+            )
+            for rank, order in enumerate(orders)
+        ]
+        return {**_outcome(ranks, folder), "ways": _ways(folder)}
+
+
+def _outcome(ranks: "list[subprocess.Popen[bytes]]", folder: Path) -> dict[str, Any]:
+    ends = time.monotonic() + _GROUP_DEADLINE
+    while time.monotonic() < ends and any(rank.poll() is None for rank in ranks):
+        if any(rank.returncode for rank in ranks):
+            break  # the others would wait for it until their deadline
+        time.sleep(0.1)
+    hung = all(not rank.returncode for rank in ranks) and any(rank.returncode is None for rank in ranks)
+    for rank in ranks:
+        if rank.returncode is None:
+            rank.kill()
+    if hung:
+        return {"hung": _GROUP_DEADLINE}
+    broken = [number for number, rank in enumerate(ranks) if rank.returncode and rank.returncode > 0]
+    if broken or any(rank.returncode for rank in ranks):
+        number = broken[0] if broken else 0
+        said = (folder / f"rank{number}").read_text(errors="replace").strip().splitlines()
+        telling = [line for line in said if "Error" in line] or said
+        return {"problem": f"rank {number} ended with {ranks[number].returncode}: {''.join(telling[-1:])[-300:]}"}
+    out = ranks[0].stdout
+    lines = out.read().decode(errors="replace").splitlines() if out is not None else []
+    found = [json.loads(line) for line in lines if line.startswith("{")]
+    return found[-1] if found else {"problem": "the first rank said nothing"}
+
+
+def _ways(folder: Path) -> dict[str, int]:
+    """By which way NCCL says that its channels go: `P2P/CUMEM`, `SHM/direct/direct`, `NET/Socket`, ..."""
+    found: Counter[str] = Counter()
+    for path in folder.glob("nccl.*"):
+        found.update(re.findall(r" via ([A-Z]\w+(?:/\w+)*)", path.read_text(errors="replace")))
+    return dict(found)
 
 
 def _say(value: dict[str, Any]) -> None:

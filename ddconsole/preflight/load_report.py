@@ -26,6 +26,12 @@ class LoadReport:
     """`tflops` and `exact`, by GPU."""
     peers: Mapping[tuple[int, int], Mapping[str, Any]] = field(default_factory=dict)
     """`rate` in GB/s and `exact`, by pair."""
+    collectives: Mapping[tuple[int, ...], Mapping[str, Any]] = field(default_factory=dict)
+    """All-reduce by group: `exact`, `latency_us` of 32 KiB, `rate` in GB/s of 128 MiB, `ways`; or `hung`, `problem`."""
+    torch: Mapping[str, Any] = field(default_factory=dict)
+    """What the serving environment's torch is and sees."""
+    after: HostState | None = None
+    """One whole sample when it was over: counters that are read rarely are fresh in it."""
     windows: Mapping[tuple[str, int], tuple[float, float]] = field(default_factory=dict)
     """Wall times of each part of each GPU."""
     samples: tuple[HostState, ...] = ()
@@ -55,14 +61,20 @@ def load_report(
     copies: dict[int, Mapping[str, float]] = {}
     products: dict[int, Mapping[str, Any]] = {}
     peers: dict[tuple[int, int], Mapping[str, Any]] = {}
+    collectives: dict[tuple[int, ...], Mapping[str, Any]] = {}
     windows: dict[tuple[str, int], tuple[float, float]] = {}
+    torch: Mapping[str, Any] = {}
     begun: dict[str, Any] = {}
     problem, done = "", False
     for line in _lines(text):
         problem = str(line.get("problem") or problem)
         done = done or bool(line.get("done"))
+        torch = line.get("torch") or torch
         if "begin" in line:
             begun = line
+        elif "all-reduce" in line:
+            collectives[tuple(gpus[one] for one in line["group"])] = line["all-reduce"]
+            begun = {}
         elif "peer" in line:
             first, second = line["pair"]
             peers[gpus[first], gpus[second]] = line["peer"]
@@ -76,13 +88,26 @@ def load_report(
     if not (problem or hung or done):
         problem = "it ended before it was through" if ended else "it did not begin in time"
     return LoadReport(
-        tuple(gpus), tuple(busy), problem, hung, copies, products, peers, windows, tuple(samples), seconds
+        gpus=tuple(gpus),
+        busy=tuple(busy),
+        problem=problem,
+        hung=hung,
+        copies=copies,
+        products=products,
+        peers=peers,
+        collectives=collectives,
+        torch=torch,
+        windows=windows,
+        samples=tuple(samples),
+        seconds=seconds,
     )
 
 
 def _in_words(begun: Mapping[str, Any], gpus: Sequence[int]) -> str:
     if "pair" in begun:
         return "a copy from GPU {} to GPU {}".format(*(gpus[one] for one in begun["pair"]))
+    if "group" in begun:
+        return f"all-reduce on GPU {', '.join(str(gpus[one]) for one in begun['group'])}"
     return f"{begun['begin']} on GPU {gpus[begun['gpu']]}"
 
 

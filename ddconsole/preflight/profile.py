@@ -1,6 +1,6 @@
 """What a host was when it was good: recorded on demand, compared with ever after."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ddconsole.core.host_state import GpuState
@@ -24,8 +24,14 @@ def profile_of(facts: Facts, at: float) -> dict[str, Any]:
         "kernel": host.kernel.value if host else None,
         "build": dict(facts.build) if facts.build else None,
         "cards": [_card(facts, gpu) for gpu in host.gpus] if host else [],
+        "all_reduce": _all_reduce(facts),
         "pairs": {f"{pair.a}-{pair.b}": pair.common_ancestor.value for pair in host.pairs} if host else {},
     }
+
+
+def group_name(gpus: Sequence[int]) -> str:
+    """A group of GPUs as a profile names it: `4-5-6-7`."""
+    return "-".join(map(str, gpus))
 
 
 def cards_by_uuid(profile: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -39,6 +45,13 @@ def build_key(build: Mapping[str, Any] | None) -> str:
         return ""
     words = [str(build[name]) for name in ("version", "commit", "changes") if build.get(name)]
     return " ".join(words)
+
+
+def _all_reduce(facts: Facts) -> dict[str, Any]:
+    """Rates by group; those of an earlier profile are kept where nothing was put under load now."""
+    if facts.load is None:
+        return dict((facts.profile or {}).get("all_reduce") or {})
+    return {group_name(group): {"rate": found.get("rate")} for group, found in facts.load.collectives.items()}
 
 
 def _card(facts: Facts, gpu: GpuState) -> dict[str, Any]:

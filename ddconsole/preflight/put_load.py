@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from ddconsole.preflight import load_child
 from ddconsole.preflight.checks.gpu_memory import ALLOWED_BYTES
 from ddconsole.preflight.facts import Facts
 from ddconsole.preflight.load_report import LoadReport, load_report
-from ddconsole.probe.monitor import HostMonitor
+from ddconsole.probe.monitor import HostMonitor, ProbeProblem, one_sample
 
 _SECONDS = 3.0
 """Of each part on each GPU."""
@@ -21,6 +22,8 @@ _INTERVAL = 0.25
 _BUSY_PERCENT = 5
 _MOST_PAIRS = 28
 """All of eight GPUs."""
+_GROUP = 100.0
+"""Seconds for the all-reduce of one group: a little more than its own deadline."""
 
 
 async def put_load(facts: Facts) -> LoadReport:
@@ -34,18 +37,19 @@ async def put_load(facts: Facts) -> LoadReport:
     if "-m" not in command or command.index("-m") == 0:
         return LoadReport(busy=busy, problem="the engine's command names no interpreter whose torch could be used")
     gpus = [gpu.index for gpu in idle]
-    groups = [set(one.placement.gpus) for one in facts.plan.deployments]
+    placed = facts.plan.groups
     pairs = [
-        (a, b) for a, b in combinations(range(len(gpus)), 2) if any({gpus[a], gpus[b]} <= group for group in groups)
+        (a, b) for a, b in combinations(range(len(gpus)), 2) if any({gpus[a], gpus[b]} <= set(one) for one in placed)
     ][:_MOST_PAIRS]
-    order = {"gpus": list(range(len(gpus))), "pairs": pairs, "seconds": _SECONDS}
+    groups = [[gpus.index(one) for one in group] for group in placed if set(group) <= set(gpus)]
+    order = {"gpus": list(range(len(gpus))), "pairs": pairs, "groups": groups, "seconds": _SECONDS}
     argv = (*command[: command.index("-m")], str(Path(load_child.__file__)), json.dumps(order))
     environment = {
         **facts.plan.engine_env,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in gpus),
     }
-    deadline = _START + 4 * _SECONDS * len(gpus) + len(pairs)
+    deadline = _START + 4 * _SECONDS * len(gpus) + len(pairs) + _GROUP * len(groups)
     samples: list[HostState] = []
     async with HostMonitor(interval=_INTERVAL) as monitor:
         watching = asyncio.create_task(_watch(monitor, samples))
@@ -60,8 +64,15 @@ async def put_load(facts: Facts) -> LoadReport:
     report = load_report(ran.out, ran.exit_code is not None, gpus, busy, samples, round(ran.seconds, 1))
     if report.problem and ran.exit_code:
         last = ran.err.strip().splitlines()[-1:]
-        return LoadReport(report.gpus, busy, f"{report.problem}: {''.join(last)[-200:]}", seconds=report.seconds)
-    return report
+        return replace(report, problem=f"{report.problem}: {''.join(last)[-200:]}")
+    return replace(report, after=await _afterwards())
+
+
+async def _afterwards() -> HostState | None:
+    try:
+        return await one_sample()
+    except ProbeProblem:
+        return None
 
 
 def is_idle(gpu: GpuState) -> bool:

@@ -19,9 +19,13 @@ from ddconsole.preflight.checks import (
     gpu_idle,
     gpu_memory,
     gpu_settings,
+    host_clock,
     host_reachable,
     host_rest,
     kernel_log,
+    load_all_reduce,
+    load_errors,
+    load_torch,
     memory_room,
     model_complete,
     model_manifest,
@@ -38,6 +42,7 @@ from ddconsole.preflight.checks import (
 
 CHECKS: tuple[Check, ...] = (
     host_reachable.CHECK,
+    host_clock.CHECK,
     agent_survives.CHECK,
     disk_space.CHECK,
     driver_match.CHECK,
@@ -67,6 +72,9 @@ CHECKS: tuple[Check, ...] = (
     placement_numa.CHECK,
     *host_rest.CHECKS,
     *profile.CHECKS,
+    load_torch.CHECK,
     *under_load.CHECKS,
+    load_errors.CHECK,
+    load_all_reduce.CHECK,
     baseline_present.CHECK,
 )

@@ -21,6 +21,7 @@ class HostSample:
     load: Reading[tuple[float, float, float]]
     memory_total: Reading[int]
     memory_available: Reading[int]
+    page_cache: Reading[int]
 
 
 def host_sample(at: float, *, cpu_measured: bool) -> HostSample:
@@ -30,7 +31,7 @@ def host_sample(at: float, *, cpu_measured: bool) -> HostSample:
         at: wall time for the readings.
         cpu_measured: whether psutil was asked before, so that there is an interval to give a percentage of.
     """
-    total, free = _memory(at)
+    total, free, cache = _memory(at)
     percent = psutil.cpu_percent(interval=None)
     return HostSample(
         cpu_count=_count(psutil.cpu_count(), at),
@@ -41,6 +42,7 @@ def host_sample(at: float, *, cpu_measured: bool) -> HostSample:
         load=read(os.getloadavg(), at, "getloadavg"),
         memory_total=total,
         memory_available=free,
+        page_cache=cache,
     )
 
 
@@ -118,15 +120,17 @@ def disk_space(path: str, at: float) -> DiskSpace:
     )
 
 
-def _memory(at: float) -> tuple[Reading[int], Reading[int]]:
-    """Total and available. /proc/meminfo is unreadable in a container whose lxcfs was restarted."""
+def _memory(at: float) -> tuple[Reading[int], Reading[int], Reading[int]]:
+    """Total, available and page cache. /proc/meminfo is unreadable in a container whose lxcfs was restarted."""
     source = "psutil.virtual_memory"
     try:
         memory = psutil.virtual_memory()
     except OSError as problem:
-        reason = problem.strerror or str(problem)
-        return unavailable(reason, at, source), unavailable(reason, at, source)
-    return read(memory.total, at, source), read(memory.available, at, source)
+        nothing: Reading[int] = unavailable(problem.strerror or str(problem), at, source)
+        return nothing, nothing, nothing
+    # The kernel counts tmpfs to what is cached, but it cannot be dropped.
+    cache = max(memory.cached - memory.shared, 0)
+    return read(memory.total, at, source), read(memory.available, at, source), read(cache, at, source)
 
 
 def _count(number: int | None, at: float) -> Reading[int]:

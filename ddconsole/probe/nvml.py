@@ -102,7 +102,7 @@ class GpuReader:
         self._events.collect()
         if quiet is not self._quiet:
             # The counters at the border of what is measured.
-            self._groups = {key: kept for key, kept in self._groups.items() if key[1] != "energy"}
+            self._groups = {key: kept for key, kept in self._groups.items() if key[1] not in {"energy", "dear"}}
         self._quiet = quiet
         for gpu in self._gpus.values():
             gpu.lost = None

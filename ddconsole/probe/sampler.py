@@ -81,6 +81,7 @@ class HostSampler:
             load=machine.load,
             memory_total=machine.memory_total,
             memory_available=machine.memory_available,
+            page_cache=machine.page_cache,
             shm_total=shm.total,
             shm_free=shm.free,
             disks=tuple(host.disk_space(path, at) for path in self._disks),

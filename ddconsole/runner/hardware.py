@@ -9,9 +9,12 @@ from typing import Any
 from ddconsole.core.host_state import DISTURBING_REASONS, GpuState, HostState, reason_names
 from ddconsole.core.host_state_json import host_state_from_json
 from ddconsole.core.readings import Reading
+from ddconsole.runner.surroundings import surroundings_record, waiting_flags
 
 _SLOWED_AT_LEAST = 0.1
 """Seconds by the driver's counters below which a cell is not flagged."""
+_UNDER_LOAD = 50
+"""Percent of utilisation from which a link is judged."""
 _WINDOW = 8 * 1024 * 1024
 """Bytes from the end of the file that are looked at: hours of samples."""
 
@@ -52,6 +55,7 @@ def hardware_record(samples: Sequence[HostState], gpus: Sequence[int], seconds: 
     cpu = _values(state.cpu_percent for state in samples)
     if cpu:
         record["cpu_percent"] = statistics.fmean(cpu)
+    record["around"] = surroundings_record(samples)
     return record
 
 
@@ -66,7 +70,11 @@ def disturbances(record: dict[str, Any]) -> tuple[str, ...]:
             flags.append(f"GPU {index} was slowed by heat or a power brake for {_slowed(gpu):.1f} s")
         if gpu.get("xids"):
             flags.append(f"GPU {index} reported Xid {', '.join(str(one) for one in gpu['xids'])}")
-    return tuple(flags)
+        if gpu.get("link_below"):
+            flags.append(f"GPU {index}'s link was {gpu['link_below']} while it computed")
+        if gpu.get("aer_uncorrected"):
+            flags.append(f"GPU {index}'s link made {gpu['aer_uncorrected']} errors that were not corrected")
+    return (*flags, *waiting_flags(record.get("around", {}), on_gpus=bool(record.get("gpus"))))
 
 
 def _slowed(gpu: dict[str, Any]) -> float:
@@ -97,12 +105,41 @@ def _gpu_record(states: Sequence[GpuState], seconds: float) -> dict[str, Any]:
         if state.pcie_generation.known and state.pcie_width.known
     }
     record["links"] = sorted(links)
+    below = _link_below(states)
+    if below:
+        record["link_below"] = below
+    for name in ("pcie_replays", "aer_corrected", "aer_uncorrected"):
+        moved = _growth([getattr(state, name) for state in states])
+        if moved is not None:
+            record[name] = int(moved[0])
     masks = [int(mask) for mask in _values(state.clock_event_reasons for state in states)]
     disturbing = 0
     for mask in masks:
         disturbing |= mask & DISTURBING_REASONS
     record["throttled_by"] = list(reason_names(disturbing)) if disturbing else []
     return record
+
+
+def _link_below(states: Sequence[GpuState]) -> str:
+    """The link that most samples under load had, where that is less than card and slot can do; else nothing.
+
+    Idle cards drop to generation 1 by design, and one glance at a link that is just changing is no fault.
+    """
+    under_load = [
+        (state.pcie_generation.value, state.pcie_width.value)
+        for state in states
+        if (state.utilisation.value or 0) >= _UNDER_LOAD
+        and not state.performance_state.value
+        and state.pcie_generation.value is not None
+        and state.pcie_width.value is not None
+    ]
+    if not under_load:
+        return ""
+    generation, width = statistics.mode(under_load)
+    most = (states[-1].pcie_generation_max.value or 0, states[-1].pcie_width_max.value or 0)
+    if generation >= most[0] and width >= most[1]:
+        return ""
+    return f"{generation}x{width} of {most[0]}x{most[1]}"
 
 
 def _energy(states: Sequence[GpuState], seconds: float) -> dict[str, Any]:

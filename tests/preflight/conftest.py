@@ -13,7 +13,7 @@ from ddconsole.core.sweep import Deployment, Placement, Speculative
 from ddconsole.engines.register import engine
 from ddconsole.preflight.checks.driver_match import MODULE_FILE
 from ddconsole.preflight.checks.uvm_open import DEVICE
-from ddconsole.preflight.facts import DisplacedUnit, Facts, PreflightPlan
+from ddconsole.preflight.facts import DisplacedUnit, Facts, PreflightPlan, Reach
 from ddconsole.preflight.machine import Ran
 from ddconsole.preflight.manifest import Manifest, ManifestFile, manifest_file, manifest_to_json, sample_hash
 from ddconsole.preflight.recorded_machine import NVIDIA_MAJOR, RecordedDevice, RecordedMachine
@@ -184,4 +184,5 @@ def facts(machine: RecordedMachine, synthetic_host: SyntheticHost) -> Facts:
         smoke=SMOKE,
         environment={"HOME": "/root", "PATH": "/usr/bin"},
         engine=engine("sglang"),
+        reach=Reach("ssh ct200", round_trip=0.02, clock_offset=0.03),
     )

@@ -1,5 +1,7 @@
 """Every check: what brings a bad outcome about, and what leaves it unknown."""
 
+from dataclasses import replace
+
 from broken_hosts import (
     BLIND_PEERS,
     FAR,
@@ -46,14 +48,14 @@ from broken_hosts import (
     swapping,
     unit_active,
 )
-from one_check import arguments
-from synthetic_host import fields
-from under_load import capped, trained_down, under_load
+from one_check import arguments, placed, plan
+from synthetic_host import SyntheticHost, fields
+from under_load import GPUS, capped, counted, summed, trained_down, under_load
 
 from ddconsole.preflight.checks.uvm_open import DEVICE
-from ddconsole.preflight.facts import Reach
+from ddconsole.preflight.facts import Facts, Reach
 from ddconsole.preflight.machine import Ran
-from ddconsole.preflight.recorded_machine import RecordedDevice
+from ddconsole.preflight.recorded_machine import RecordedDevice, RecordedMachine
 
 GOVERNOR = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
 ASPM = "/sys/module/pcie_aspm/parameters/policy"
@@ -76,6 +78,17 @@ def backend(name: str) -> Change:
     return lambda facts, _, __: arguments(facts, **{"attention-backend": name})
 
 
+def skewed(seconds: float) -> Change:
+    return known(reach=Reach("ssh ct200", round_trip=0.02, clock_offset=seconds))
+
+
+def across_nodes(facts: Facts, _: RecordedMachine, __: SyntheticHost) -> Facts:
+    """Four GPUs of two nodes where four of one node would do."""
+    assert facts.load is not None
+    sums = {(2, 3, 4, 5): facts.load.collectives[GPUS]}
+    return replace(plan(placed(facts, (2, 3, 4, 5)), displaced=()), load=replace(facts.load, collectives=sums))
+
+
 BROKEN: tuple[Broken, ...] = (
     Broken(
         "host.reachable",
@@ -83,6 +96,8 @@ BROKEN: tuple[Broken, ...] = (
         "connection refused by ct200:22",
         "start sshd",
     ),
+    Broken("host.clock", skewed(-30.0), "the host's clock is 30.0 s behind", "timedatectl"),
+    Broken("host.clock", skewed(2.0), "the host's clock is 2.0 s ahead", "Proxmox host", WARN),
     Broken("agent.survives", file(LINGER, None), "a reboot: no: linger is off", "enable-linger bench", WARN),
     Broken("disk.space", room("/var/lib/ddconsole/runs/r1", 1 << 20), "0.0 GiB free under", "make room"),
     Broken("driver.match", driver_mismatch, "kernel module 580.159.04, libcuda.so.1 575.57.08", "exactly the module's"),
@@ -167,6 +182,14 @@ BROKEN: tuple[Broken, ...] = (
         WARN,
     ),
     Broken("engine.smoke", known(smoke=()), "has not served a token yet with: dflash, plain", "is the test", WARN),
+    Broken("placement.numa", across_nodes, "GPU 2, 3, 4, 5 cross NUMA 0, 1", "placement: {4: [0, 1, 2, 3]}", WARN),
+    Broken(
+        "load.torch",
+        under_load(torch={"available": False, "said": "CUDA unknown error", "devices": [], "kernels": []}),
+        "torch.cuda is not available: CUDA unknown error",
+        "not one for CPUs",
+    ),
+    Broken("load.torch", under_load(torch={"kernels": ["sm_90", "sm_90a"]}), "no kernels for sm_120", "built for it"),
     Broken(
         "load.answers", under_load(products={5: {"tflops": 400.0, "exact": False}}), "GPU 5 computes wrong", "replaced"
     ),
@@ -179,12 +202,22 @@ BROKEN: tuple[Broken, ...] = (
     Broken("load.clocks", capped(1200), "GPU 5 runs at 1200 MHz, the others at 1900", "nvidia-smi -rgc"),
     Broken("load.clocks", capped(1900, reasons=0x44), "GPU 5: thermal (hardware)", "fans"),
     Broken("load.peers", under_load(peers={(4, 5): {"rate": 50.0, "exact": False}}), "other bytes arrive", "ACS off"),
+    Broken("load.errors", counted(aer_uncorrected=1), "GPU 5: 1 link errors were not corrected", "reseat the card"),
+    Broken("load.errors", counted(pcie_replays=90), "90 packets were sent again, 31 are usual", "reseat the card"),
+    Broken("load.errors", counted(aer_corrected=400), "400 link errors were corrected", "pcie_aspm=off", WARN),
+    Broken("load.all-reduce", summed(exact=False), "the sums are wrong", "iommu=pt"),
+    Broken("load.all-reduce", summed(hung=90.0), "no end within 90 s", "NCCL_P2P_DISABLE=1"),
+    Broken("load.all-reduce", summed(problem="rank 1 ended with 1: ncclSystemError"), "ncclSystemError", "/dev/shm"),
+    Broken("load.all-reduce", recorded(summed(rate=30.0)), "30.0 GB/s, 38.0 were recorded", "load.link", WARN),
+    Broken("load.all-reduce", recorded(summed(rate=9.0)), "9.0 GB/s, 38.0 were recorded", "load.copies"),
+    Broken("load.all-reduce", summed(ways={"SHM/direct/direct": 24}), "NCCL goes by SHM", "p2p.status", WARN),
     Broken("plan.baseline", planned(baseline="autoregressive"), "no deployment has the method", "correct `baseline:`"),
 )
 """For every check that can fail, a failure; for the others, a warning."""
 
 UNKNOWN: tuple[tuple[str, Change, str], ...] = (
     ("host.reachable", hang("run"), "no answer within"),
+    ("host.clock", known(reach=Reach("ssh ct200")), "did not compare its clock"),
     ("agent.survives", program("id", Ran(1, "", "no such user", 0)), "does not say who"),
     ("disk.space", hang("disk_room"), "no answer within"),
     ("driver.match", no_versions, "fewer than two versions"),
@@ -249,6 +282,10 @@ UNKNOWN: tuple[tuple[str, Change, str], ...] = (
     ("profile.topology", recorded(nvml(pairs=[])), "are not known now"),
     ("profile.build", recorded(known(build=None)), "does not tell its build now"),
     ("engine.smoke", known(build=None), "does not tell its build"),
+    ("load.torch", known(load=None), "no load was put on any GPU"),
+    ("load.torch", under_load(torch={"kernels": []}), "does not tell what it has kernels for"),
+    ("load.errors", under_load(after=None), "neither driver nor kernel counted errors of GPU 4, 5, 6, 7"),
+    ("load.all-reduce", under_load(collectives={GPUS: {}}), "GPU 4, 5, 6, 7: no usable figure"),
     ("load.answers", known(load=None), "no load was put on any GPU"),
     ("load.answers", under_load(products={5: {"tflops": float("nan"), "exact": True}}), "no usable figure of GPU 5"),
     ("load.link", under_load(samples=()), "the link of GPU 4, 5, 6, 7 was not told"),
@@ -263,6 +300,13 @@ UNKNOWN: tuple[tuple[str, Change, str], ...] = (
     ("host.limits", child("limits", "", None), "the child ended with None"),
 )
 """Not measured is never green."""
+
+ONLY_WARNS = frozenset({
+    "agent.survives", "proc.leftovers", "gpu.same-firmware", "gpu.bar", "driver.persistence", "shm.leftovers",
+    "memory.swap", "p2p.status", "pcie.iommu", "pcie.aspm", "numa.balancing", "placement.numa", "cpu.quota",
+    "cpu.governor", "host.pressure", "profile.settings", "profile.build", "engine.smoke",
+})  # fmt: skip
+"""What they find costs speed, comfort or comparability, never a result: they hold nothing back."""
 
 NEVER_UNKNOWN = frozenset({"plan.baseline", "cuda.env"})
 """They look at the plan and at this process's environment: everything they need is there."""

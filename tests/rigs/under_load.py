@@ -7,11 +7,13 @@ from typing import Any
 from synthetic_host import Gpus, SyntheticHost
 
 from ddconsole.core.host_state import HostState
+from ddconsole.core.readings import read
 from ddconsole.preflight.facts import Facts
 from ddconsole.preflight.load_report import LoadReport
 from ddconsole.preflight.recorded_machine import RecordedMachine
 
 GPUS = (4, 5, 6, 7)
+CARD = {"name": "NVIDIA RTX PRO 6000 Blackwell Server Edition", "capability": [12, 0]}
 BUSY: dict[str, Any] = {
     "nvmlDeviceGetClockInfo[1]": {"value": 1900},
     "nvmlDeviceGetCurrentClocksEventReasons": {"value": 0x4},
@@ -34,6 +36,9 @@ def loaded(synthetic: SyntheticHost, gpus: Gpus | None = None, times: int = 6) -
         copies={gpu: {"to_gpu": 55.0, "from_gpu": 54.0} for gpu in GPUS},
         products={gpu: {"tflops": 400.0, "exact": True} for gpu in GPUS},
         peers={(4, 5): {"rate": 50.0, "exact": True}, (4, 6): {"rate": 51.0, "exact": True}},
+        collectives={GPUS: {"exact": True, "latency_us": 40.0, "rate": 38.0, "ways": {"P2P/CUMEM": 24}}},
+        torch={"version": "2.9.1", "cuda": "13.0", "available": True, "devices": [CARD] * 4, "kernels": ["sm_120"]},
+        after=synthetic(),
         windows={(part, gpu): (at, at + 4) for part, at in (("copy", 100.0), ("compute", 104.0)) for gpu in GPUS},
         samples=samples,
         seconds=60.0,
@@ -58,6 +63,36 @@ def trained_down(times: int) -> Change:
     """GPU 5's link stands at generation 2 in the first samples under load."""
     slow: Gpus = {5: {"nvmlDeviceGetCurrPcieLinkGeneration": {"value": 2}}}
     return lambda facts, _, synthetic: replace(facts, load=loaded(synthetic, slow, times))
+
+
+def counted(**counters: int) -> Change:
+    """These of GPU 5's counters have grown by so much when it was over: `pcie_replays`, `aer_corrected`, ..."""
+
+    def change(facts: Facts, _: RecordedMachine, __: SyntheticHost) -> Facts:
+        assert facts.load is not None
+        assert facts.host is not None
+        at_first = {name: read(7, 5.0, "test") for name in counters}
+        then = {name: read(7 + grown, 5.0, "test") for name, grown in counters.items()}
+        after = _with(facts.host, then)
+        return replace(facts, host=_with(facts.host, at_first), load=replace(facts.load, after=after))
+
+    return change
+
+
+def _with(host: HostState, readings: dict[str, Any]) -> HostState:
+    gpus = tuple(replace(gpu, **readings) if gpu.index == 5 else gpu for gpu in host.gpus)
+    return replace(host, gpus=gpus)
+
+
+def summed(**changes: Any) -> Change:
+    """Another outcome of the all-reduce."""
+
+    def change(facts: Facts, _: RecordedMachine, __: SyntheticHost) -> Facts:
+        assert facts.load is not None
+        found = {**facts.load.collectives[GPUS], **changes}
+        return replace(facts, load=replace(facts.load, collectives={GPUS: found}))
+
+    return change
 
 
 def capped(clock: int, reasons: int = 0x4) -> Change:

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from ddconsole.core.host_state import GpuState
+from ddconsole.core.host_state import GpuState, HostState
 from ddconsole.core.host_state_json import host_state_to_json
 from ddconsole.core.readings import Reading, read, unavailable
 from ddconsole.probe.nvml import unreadable_gpu
 from ddconsole.probe.recording import RecordedNvml
 from ddconsole.probe.sampler import HostSampler
 from ddconsole.runner.hardware import disturbances, hardware_record, samples_between
+from ddconsole.runner.surroundings import waiting_flags
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/nvml"
 
@@ -86,6 +87,59 @@ def test_an_xid_during_the_cell_is_flagged_and_one_before_it_is_not() -> None:
     assert disturbances({"gpus": {"0": found}}) == ("GPU 0 reported Xid 79",)
     assert "xids" not in record(gpu(1, xids=(31,)), gpu(3, xids=(31,)), seconds=2.0)
     assert "xids" not in record(gpu(1, xids=unavailable("no events", 1.0, "")), gpu(3), seconds=2.0)
+
+
+def linked(at: float, generation: int, utilisation: int = 97, **readings: Any) -> GpuState:
+    most = {"pcie_generation_max": 5, "pcie_width_max": 16, "pcie_width": 16}
+    return gpu(at, pcie_generation=generation, utilisation=utilisation, performance_state=0, **most, **readings)
+
+
+def test_a_link_that_is_trained_down_while_it_computes_is_flagged() -> None:
+    """A card stood at generation 2 for hours at full load, without an error anywhere (rtx6kpro PR#88)."""
+    low = record(*(linked(at, 2) for at in (1, 2, 3)), seconds=3.0)
+    idle = record(linked(1, 1, utilisation=0), linked(2, 5), linked(3, 5), seconds=3.0)
+    once = record(linked(1, 1), linked(2, 5), linked(3, 5), seconds=3.0)
+
+    assert disturbances({"gpus": {"0": low}}) == ("GPU 0's link was 2x16 of 5x16 while it computed",)
+    assert disturbances({"gpus": {"0": idle}}) == disturbances({"gpus": {"0": once}}) == ()
+    assert idle["links"] == ["1x16", "5x16"]
+
+
+def test_link_errors_are_counted_over_the_cell_alone() -> None:
+    states = [
+        linked(1, 5, pcie_replays=700, aer_corrected=3, aer_uncorrected=0),
+        linked(3, 5, pcie_replays=712, aer_corrected=3, aer_uncorrected=2),
+    ]
+    found = record(*states, seconds=2.0)
+    assert (found["pcie_replays"], found["aer_corrected"], found["aer_uncorrected"]) == (12, 0, 2)
+    assert disturbances({"gpus": {"0": found}}) == ("GPU 0's link made 2 errors that were not corrected",)
+
+
+def surrounded(**readings: float) -> HostState:
+    recording = json.loads((FIXTURES / "h200x2.json").read_text())
+    sample = HostSampler(RecordedNvml(recording), lambda: 5.0).sample()
+    made: Any = sample
+    for name, value in readings.items():
+        made = replace(made, **{name: read(value, 5.0, "test")})
+    state: HostState = made
+    return state
+
+
+def test_what_waited_and_what_the_page_cache_held() -> None:
+    samples = [
+        surrounded(pressure_memory=0.0, pressure_io=1.0, pressure_cpu=90.0, page_cache=50, memory_available=70),
+        surrounded(pressure_memory=8.0, pressure_io=3.0, pressure_cpu=90.0, page_cache=20, memory_available=60),
+    ]
+    around = hardware_record(samples, [0], 2.0)["around"]
+
+    assert around["pressure_memory_mean"] == 4.0
+    assert around["pressure_io_max"] == 3.0
+    assert (around["page_cache_first"], around["page_cache_last"], around["memory_available_min"]) == (50, 20, 60)
+    assert waiting_flags(around, on_gpus=True) == (
+        "programs waited for memory in up to 8 % of ten seconds",
+        "programs waited for CPUs in up to 90 % of ten seconds",
+    )
+    assert len(waiting_flags(around, on_gpus=False)) == 1, "a server on CPUs makes others wait"
 
 
 def test_samples_of_the_cell_alone_are_taken(tmp_path: Path) -> None:

@@ -1,17 +1,14 @@
 """Links, clocks, answers and copies, judged where they can be: under load, on GPUs that nobody else uses."""
 
-import math
 import statistics
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
 from ddconsole.core.host_state import DISTURBING_REASONS, reason_names
-from ddconsole.preflight.check import Check, Outcome, Tier, Verdict, failed, passed, skipped, unknown, warned
+from ddconsole.preflight.check import Verdict, failed, passed, skipped, unknown, warned
 from ddconsole.preflight.facts import Facts
+from ddconsole.preflight.judge_load import are_figures, listed, load_check
 from ddconsole.preflight.load_report import LoadReport
 
-_NEEDS = ("host.reachable", "driver.match", "driver.answers", "gpu.count", "dev.uvm-open", "cuda.init")
 _LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 """GB/s of one lane, by generation."""
 _SLOW_COPY, _BAD_COPY = 0.7, 0.4
@@ -51,7 +48,7 @@ async def _link(facts: Facts, load: LoadReport) -> Verdict:
         verdict = failed if any(usual for _, _, usual in low) else warned
         return verdict(f"under load {observed}", expected, remedy, evidence, f"GPU {low[0][0]}")
     if blind:
-        return unknown(f"the link of GPU {_list(blind)} was not told under load", "", evidence)
+        return unknown(f"the link of GPU {listed(blind)} was not told under load", "", evidence)
     return passed(f"as meant on {len(load.gpus)} GPUs under load", expected, evidence)
 
 
@@ -105,7 +102,7 @@ async def _copies(facts: Facts, load: LoadReport) -> Verdict:
         state = facts.host.gpu(gpu) if facts.host else None
         generation = state.pcie_generation_max.value if state else None
         width = state.pcie_width_max.value if state else None
-        if not _are_figures(rates, "to_gpu", "from_gpu"):
+        if not are_figures(rates, "to_gpu", "from_gpu"):
             return unknown(f"no usable figure of GPU {gpu}: {dict(rates)}", "", evidence)
         evidence.append(f"GPU {gpu}: {rates['to_gpu']:.1f} GB/s there, {rates['from_gpu']:.1f} GB/s back")
         if generation is None or width is None or generation not in _LANE:
@@ -126,13 +123,13 @@ async def _answers(_: Facts, load: LoadReport) -> Verdict:
     evidence: list[str] = []
     for gpu in load.gpus:
         found = load.products.get(gpu, {})
-        if not _are_figures(found, "tflops") or "exact" not in found:
+        if not are_figures(found, "tflops") or "exact" not in found:
             return unknown(f"no usable figure of GPU {gpu}: {dict(found)}", "", evidence)
         evidence.append(f"GPU {gpu}: {found['tflops']:.0f} TFLOP/s in bfloat16, exact: {found['exact']}")
     wrong = [gpu for gpu in load.gpus if not load.products[gpu]["exact"]]
     if wrong:
         remedy = "do not use it: run NVIDIA's own diagnosis (`dcgmi diag -r 3`), the card is to be replaced"
-        return failed(f"GPU {_list(wrong)} computes wrong results", expected, remedy, evidence, f"GPU {wrong[0]}")
+        return failed(f"GPU {listed(wrong)} computes wrong results", expected, remedy, evidence, f"GPU {wrong[0]}")
     return passed(f"{len(load.gpus)} GPUs compute right", expected, evidence)
 
 
@@ -149,7 +146,7 @@ async def _peers(_: Facts, load: LoadReport) -> Verdict:
         remedy = "the IOMMU or ACS is in the way: `iommu=pt`, ACS off; or NCCL_P2P_DISABLE=1 in the plan"
         observed = ", ".join(f"from GPU {a} to GPU {b} other bytes arrive" for a, b in wrong)
         return failed(observed, expected, remedy, evidence, f"GPU {wrong[0][0]}")
-    if not all(_are_figures(one, "rate") and "exact" in one for one in load.peers.values()):
+    if not all(are_figures(one, "rate") and "exact" in one for one in load.peers.values()):
         return unknown("a pair has no usable figure", "", evidence)
     return passed(
         f"{len(load.peers)} pairs, at least {min(one['rate'] for one in load.peers.values()):.1f} GB/s",
@@ -158,50 +155,10 @@ async def _peers(_: Facts, load: LoadReport) -> Verdict:
     )
 
 
-def _are_figures(values: Mapping[str, Any], *names: str) -> bool:
-    """Whether they are numbers above zero: NaN and 0 are what a broken measurement says, not a result."""
-    return all(
-        isinstance(values.get(name), int | float) and math.isfinite(values[name]) and values[name] > 0 for name in names
-    )
-
-
-def _judged(judge: Callable[[Facts, LoadReport], Awaitable[Verdict]]) -> Callable[[Facts], Awaitable[Verdict]]:
-    async def run(facts: Facts) -> Verdict:
-        load = facts.load
-        if not facts.plan.needed_gpus:
-            return skipped("the plan uses no GPU")
-        if facts.simulated:
-            return skipped("simulated GPUs can be put under no load")
-        if load is None:
-            return unknown("no load was put on any GPU", "ask for it by name: `--tier load`")
-        if load.hung:
-            remedy = "reset the GPU on the host, or reboot it; look at its kernel log for Xid"
-            return failed(f"{load.hung} began and did not end", "it ends", remedy, [f"after {load.seconds:g} s"])
-        if load.problem:
-            return unknown(load.problem, "correct the plan's engine, or wait until the GPUs are free")
-        verdict = await judge(facts, load)
-        if load.busy and verdict.outcome is Outcome.PASS:
-            left = f"GPU {_list(load.busy)} is used by somebody and was left alone; the others: {verdict.observed}"
-            return unknown(left, "ask again when it is free", verdict.evidence)
-        return verdict
-
-    return run
-
-
-def _list(indices: Any) -> str:
-    return ", ".join(map(str, indices))
-
-
-def _check(name: str, proves: str, judge: Callable[[Facts, LoadReport], Awaitable[Verdict]]) -> Check:
-    first = "load.answers"  # a run that hung says nothing of the rest
-    needs = _NEEDS if name == first else (*_NEEDS, first)
-    return Check(name, proves, _judged(judge), needs, ("sweep",), tier=Tier.LOAD)
-
-
 CHECKS = (
-    _check("load.answers", "the needed GPUs compute right results", _answers),
-    _check("load.link", "PCIe links are what they should be while bytes move", _link),
-    _check("load.copies", "copies from and to the host are as fast as the link", _copies),
-    _check("load.clocks", "clocks are alike and held back by nothing under load", _clocks),
-    _check("load.peers", "bytes that one GPU sends to another arrive", _peers),
+    load_check("load.answers", "the needed GPUs compute right results", _answers),
+    load_check("load.link", "PCIe links are what they should be while bytes move", _link),
+    load_check("load.copies", "copies from and to the host are as fast as the link", _copies),
+    load_check("load.clocks", "clocks are alike and held back by nothing under load", _clocks),
+    load_check("load.peers", "bytes that one GPU sends to another arrive", _peers),
 )
