@@ -3,15 +3,21 @@
 import asyncio
 import contextlib
 import json
-import os
-import shutil
-import signal
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ddconsole.agent.stage_copy import StageProblem, StageStopped, copy_file, hash_file, source_files
+from ddconsole.agent.stage_fetch import (
+    Fetch,
+    begin_fetch,
+    bytes_there,
+    end_fetch,
+    operators_fetch,
+    put_in_place,
+    ssh_fetch,
+)
 from ddconsole.core.clock import Clock
 from ddconsole.core.wire import StageStatus, Submission
 from ddconsole.preflight.cgroup import memory_limit
@@ -32,7 +38,6 @@ _ROOM_BESIDE = 1 << 30
 """Bytes of memory that must be left when a model stands in tmpfs: the agent and the copy need some."""
 _LOOK = 0.5
 """Seconds between two looks at what an operator's command has brought."""
-_GRACE = 5.0
 RUNNING = frozenset({"looking", "copying", "checking"})
 
 
@@ -112,7 +117,7 @@ class Staging:
         if isinstance(source, str) and ":" not in source:
             hashes = await self._from_folder(path, Path(source), known)
         else:
-            hashes = await self._by_command(path, _command(path, source), known)
+            hashes = await self._fetched(path, source, known)
         report = await examine_model(LocalMachine(), path)
         if report.problems:
             text = f"it was staged and is not whole: {report.problems[0]}"
@@ -129,7 +134,7 @@ class Staging:
         if target.resolve() == origin.resolve():
             raise StageProblem(f"{path} is its own source", "name another place in the plan's `model: path:`")
         sizes = {name: one.stat().st_size for name, one in files.items()}
-        await self._require_room(path, sum(sizes.values()) - _bytes_there(target))
+        await self._require_room(path, sum(sizes.values()) - bytes_there(target))
         self._say(phase="copying", total=sum(sizes.values()))
         hashes: dict[str, str] = {}
         before = 0
@@ -153,37 +158,60 @@ class Staging:
             to.unlink()
         return copy_file(source, to, good.sha256 if good else "", report, self._stop)[1]
 
-    async def _by_command(self, path: str, argv: Sequence[str], known: Manifest | None) -> dict[str, str]:
-        """Let a command bring it; how far it is, is seen by what stands there."""
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        expected = known.bytes if known else 0
-        await self._require_room(path, expected - _bytes_there(target))
-        self._say(phase="copying", file=argv[0], total=expected)
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
-                env={**os.environ, "DDCONSOLE_STAGE_TO": path},
-                start_new_session=True,
-            )
-        except OSError as problem:
-            raise StageProblem(f"{argv[0]}: {problem.strerror or problem}", "correct the plan's source") from problem
+    async def _fetched(self, path: str, source: str | Sequence[str], known: Manifest | None) -> dict[str, str]:
+        """Let a program bring it; how far it is, is seen by what stands there."""
+        good = await self._good_files(Path(path), known)
+        if known is not None and known.files and good.keys() == known.files.keys():
+            return good
+        if isinstance(source, str):
+            fetch = await ssh_fetch(path, source)
+        else:
+            fetch = operators_fetch(path, source, known.bytes if known else 0)
+        await self._require_room(path, fetch.expected - bytes_there(fetch.to, fetch.part))
+        self._say(phase="copying", file=fetch.argv[0], total=fetch.expected)
+        process = await begin_fetch(fetch)
         ended = asyncio.create_task(process.communicate())
-        while not ended.done():
-            await asyncio.wait({ended}, timeout=_LOOK)
-            self._say(done=await asyncio.to_thread(_bytes_there, target))
-            if self._stop.is_set():
-                await _end(process)
-                raise StageStopped
+        try:
+            await self._watch(fetch, ended)
+        except (StageStopped, StageProblem):
+            await end_fetch(process)
+            raise
         _, complaint = ended.result()
         if process.returncode != 0:
             last = complaint.decode("utf-8", "replace").strip().splitlines()[-1:]
-            text = f"{argv[0]} ended with {process.returncode}: {''.join(last)[-300:] or 'it said nothing'}"
+            text = f"{fetch.argv[0]} ended with {process.returncode}: {''.join(last)[-300:] or 'it said nothing'}"
             raise StageProblem(text, "run it by hand on the host; what it brought is kept")
-        return await self._hashes(target, known)
+        await asyncio.to_thread(put_in_place, fetch)
+        return await self._hashes(Path(path), known)
+
+    async def _watch(self, fetch: Fetch, ended: "asyncio.Task[tuple[bytes, bytes]]") -> None:
+        """Tell how far it is until it has ended, with an eye on the room: nobody knows how much a command brings.
+
+        Raises:
+            StageStopped: somebody stopped it.
+            StageProblem: there is no room for more.
+        """
+        while not ended.done():
+            await asyncio.wait({ended}, timeout=_LOOK)
+            self._say(done=await asyncio.to_thread(bytes_there, fetch.to, fetch.part))
+            if self._stop.is_set():
+                raise StageStopped
+            if not ended.done():
+                await self._require_room(str(fetch.to), 1)
+
+    async def _good_files(self, target: Path, known: Manifest | None) -> dict[str, str]:
+        """The files that are there as the first good copy had them; what has its size and not its bytes is removed."""
+        good: dict[str, str] = {}
+        for name, one in known.files.items() if known else ():
+            place = target if target.is_file() else target / name
+            if not one.sha256 or not place.is_file() or place.stat().st_size != one.size:
+                continue
+            self._say(file=name)
+            if await asyncio.to_thread(hash_file, place, lambda _: None, self._stop) == one.sha256:
+                good[name] = one.sha256
+            else:
+                place.unlink()
+        return good
 
     async def _hashes(self, target: Path, known: Manifest | None) -> dict[str, str]:
         """Hash what a command brought, and compare it with the first good copy."""
@@ -241,47 +269,6 @@ class Staging:
         self._manifests.mkdir(parents=True, exist_ok=True)
         manifest = Manifest(path, self._clock.now(), self._boot, files)
         write_json(Path(manifest_file(str(self._manifests), path)), manifest_to_json(manifest))
-
-
-def _command(path: str, source: str | Sequence[str]) -> Sequence[str]:
-    """The operator's command, `{to}` filled in; or one that fetches `host:folder`."""
-    if not isinstance(source, str):
-        return [word.replace("{to}", path) for word in source]
-    target = Path(path)
-    origin = f"{source.rstrip('/')}/{target.name}"
-    if shutil.which("rsync"):
-        return [
-            "rsync",
-            "--recursive",
-            "--times",
-            "--copy-links",
-            "--partial",
-            "--append-verify",
-            origin,
-            f"{target.parent}/",
-        ]
-    return ["scp", "-r", "-p", "-q", "-o", "BatchMode=yes", origin, f"{target.parent}/"]
-
-
-def _bytes_there(target: Path) -> int:
-    """Bytes of what stands there, unfinished files too."""
-    if target.is_file():
-        return target.stat().st_size
-    total = 0
-    for path in target.rglob("*"):
-        with contextlib.suppress(OSError):
-            total += path.stat().st_size if path.is_file() else 0
-    return total
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a command that this process started, and what it started."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), _GRACE)
-            return
 
 
 def _gib(number: int) -> str:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from ddconsole.core.host_state import GpuProcess, GpuState, PairState, RemappedRows
 from ddconsole.core.readings import Reading, read, unavailable
-from ddconsole.probe.nvml_calls import GpuHandle, Nvml, NvmlCalls
+from ddconsole.probe.nvml_calls import GpuHandle, Nonsense, Nvml, NvmlCalls
 from ddconsole.probe.pcie_traffic import PcieTraffic
 from ddconsole.probe.xid_events import XidEvents
 
@@ -43,6 +43,8 @@ _P2P_READ, _P2P_WRITE, _P2P_NVLINK, _P2P_ATOMICS = 0, 1, 2, 3
 _NODE_WORDS, _SCOPE_NODE = 4, 0
 """Room for 256 NUMA nodes in words of 64 bits."""
 _CPU_WORDS = 16
+_MOST_PIDS = 1 << 22
+"""Linux has no larger number for a process."""
 _POWER_NOW = 186
 _POWER_CAPPED, _SLOWED_SOFTWARE, _SLOWED_HARDWARE, _BRAKED = 74, 269, 270, 271
 """Nanoseconds since the driver was loaded."""
@@ -319,7 +321,10 @@ def _seconds(nanoseconds: float) -> float:
 
 
 def _gpu_rate(rates: Any) -> int:
-    return int(rates.gpu)
+    percent = int(rates.gpu)
+    if not 0 <= percent <= 100:
+        raise Nonsense(f"the driver says {percent} %: no utilisation")
+    return percent
 
 
 def _same(value: Any) -> Any:
@@ -373,6 +378,9 @@ def _pci_address(value: Any) -> str:
 
 
 def _processes(value: Any) -> tuple[GpuProcess, ...]:
+    odd = [int(one.pid) for one in value if not 0 < int(one.pid) <= _MOST_PIDS]
+    if odd:
+        raise Nonsense(f"the driver lists process number {odd[0]}: the library is of another version")
     return tuple(
         GpuProcess(int(one.pid), None if one.usedGpuMemory is None else int(one.usedGpuMemory)) for one in value
     )

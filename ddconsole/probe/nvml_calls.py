@@ -65,6 +65,10 @@ class CurrentCall:
     """Wall time."""
 
 
+class Nonsense(Exception):
+    """The driver answered with a value that cannot be: of a library of another version, or of a card in trouble."""
+
+
 @dataclass
 class GpuHandle:
     """One GPU, and what was learned of it."""
@@ -122,6 +126,8 @@ class NvmlCalls:
             return unavailable(reason or MEANINGS[13], self.now(), call)
         try:
             return read(change(self._made(call, gpu.index, function, gpu.handle, *arguments)), self.now(), call)
+        except Nonsense as problem:
+            return unavailable(str(problem), self.now(), call)
         except pynvml.NVMLError as problem:
             code = int(problem.value)
             if code in _NEVER_AGAIN:

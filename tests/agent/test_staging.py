@@ -1,24 +1,19 @@
 """Bringing a model to where the plan wants it: real files, real processes, a real file system that is too small."""
 
-import asyncio
 import hashlib
-import json
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sweeps import cells, deployment
-from sweeps import submission as any_submission
+from staged import ended, model, names, safetensors, staging_of, submission, until
 
 from ddconsole.agent import staging as staging_module
 from ddconsole.agent.stage_copy import StageProblem, StageStopped, copy_file
 from ddconsole.agent.staging import RUNNING, Staging
-from ddconsole.core.clock import SystemClock
-from ddconsole.core.wire import StageStatus, Submission
 from ddconsole.preflight.cgroup import MemoryLimit
 from ddconsole.preflight.check import Outcome, Verdict
 from ddconsole.preflight.checks import model_manifest
@@ -26,45 +21,9 @@ from ddconsole.preflight.facts import Facts, PreflightPlan
 from ddconsole.preflight.local_machine import LocalMachine
 
 
-def safetensors(size: int, byte: bytes = b"\x01") -> bytes:
-    header = json.dumps({"w": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
-    return len(header).to_bytes(8, "little") + header + byte * size
-
-
-def model(folder: Path, size: int) -> Path:
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text("{}")
-    (folder / "model.safetensors").write_bytes(safetensors(size))
-    (folder / ".cache").mkdir()
-    (folder / ".cache/lock").write_text("not a part of it")
-    return folder
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
-async def until(done: Callable[[], object], seconds: float = 60.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not done():  # noqa: ASYNC110  # threads and processes set no event
-            await asyncio.sleep(0.005)
-
-
-def submission(to: Path, source: object, draft: Path | None = None) -> Submission:
-    return replace(
-        any_submission([deployment("d01")], cells("d01", 1)),
-        model={"path": str(to), "draft": str(draft) if draft else None, "source": source},
-    )
-
-
 @pytest.fixture
 def staging(tmp_path: Path) -> Staging:
-    return Staging(tmp_path / "manifests", "boot-1", SystemClock())
-
-
-async def ended(staging: Staging) -> StageStatus:
-    await until(lambda: staging.status.phase not in RUNNING)
-    return staging.status
+    return staging_of(tmp_path)
 
 
 async def verdict_on(to: Path, staging: Staging) -> Verdict:

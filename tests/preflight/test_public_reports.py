@@ -1,11 +1,13 @@
 """What other tools got wrong, by public reports: wrong there, right here.
 
-Each case names the report, what happened there, and what must be said here instead.
+Each case names the report, what happened there, and what must be said here instead. `tests/REPORTS.md` lists all.
 """
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 from broken_hosts import (
@@ -24,6 +26,7 @@ from broken_hosts import (
 )
 from one_check import one
 from synthetic_host import NVML, SyntheticHost
+from under_load import counted, summed, trained_down, under_load
 
 from ddconsole.core.inventory import Inventory
 from ddconsole.preflight.check import Outcome
@@ -36,6 +39,7 @@ from ddconsole.preflight.recorded_machine import RecordedMachine
 from ddconsole.preflight.run_checks import run_checks
 from ddconsole.preflight.take_inventory import take_inventory
 
+TESTS = Path(__file__).parents[1]
 PASS, WARN, FAIL = Outcome.PASS, Outcome.WARN, Outcome.FAIL
 SKIP, UNKNOWN = Outcome.SKIP, Outcome.UNKNOWN
 
@@ -49,6 +53,10 @@ class Report:
     check: str
     outcome: Outcome
     text: str
+
+
+def both(first: Change, second: Change) -> Change:
+    return lambda facts, machine, synthetic: second(first(facts, machine, synthetic), machine, synthetic)
 
 
 def xid(number: int) -> Change:
@@ -94,6 +102,11 @@ REPORTS: dict[str, Report] = {
     ),
     "huggingface/gpu-fryer#10": Report(
         "healthy with NaN as the figure",
+        under_load(products={5: {"tflops": float("nan"), "exact": True}}),
+        "load.answers", UNKNOWN, "no usable figure of GPU 5",
+    ),
+    "huggingface/gpu-fryer#10, as text": Report(
+        "healthy with NaN as the figure",
         file("/proc/pressure/io", b"some avg10=0 avg60=0 avg300=0 total=0\nfull avg10=0 avg60=- total=0\n"),
         "host.pressure", UNKNOWN, "does not say what it should",
     ),
@@ -108,6 +121,49 @@ REPORTS: dict[str, Report] = {
     "NVIDIA/open-gpu-kernel-modules#1151": Report(
         "link at generation 5, no error: and the GPU is dead",
         silent(26.0), "driver.answers", FAIL, "has not answered for 26 s",
+    ),
+    "local-inference-lab/rtx6kpro PR#88": Report(
+        "no error anywhere: a card at generation 2 for hours at full load",
+        trained_down(times=6), "load.link", FAIL, "GPU 5: generation 2 x16",
+    ),
+    "tinygrad/open-gpu-kernel-modules#18": Report(
+        "direct copies work: and what arrives is zeros",
+        under_load(peers={(4, 5): {"rate": 50.0, "exact": False}}), "load.peers", FAIL, "other bytes arrive",
+    ),
+    "NVIDIA/open-gpu-kernel-modules#1257": Report(
+        "the driver says ok of every pair, bytes are spoilt between some",
+        under_load(peers={(4, 6): {"rate": 50.0, "exact": False}}), "load.peers", FAIL, "from GPU 4 to GPU 6",
+    ),
+    "noonghunna/club-3090 PR#926": Report(
+        "copies are right, and what servers say is garbage",
+        summed(exact=False), "load.all-reduce", FAIL, "the sums are wrong",
+    ),
+    "noonghunna/club-3090 PR#891": Report(
+        "copies between pairs at full rate, and the collective hangs",
+        summed(hung=90.0), "load.all-reduce", FAIL, "no end within 90 s",
+    ),
+    "NVIDIA/DCGM#184": Report(
+        "replaced: packets sent again, counted without the link's lanes and generation",
+        counted(pcie_replays=25), "load.errors", PASS, "none to speak of",
+    ),
+    "NVIDIA/DCGM#184, the other way": Report(
+        "in order: the same number on a link that is slower by half",
+        both(answer(5, "nvmlDeviceGetMaxPcieLinkGeneration", 4), counted(pcie_replays=25)),
+        "load.errors", FAIL, "25 packets were sent again, 15 are usual",
+    ),
+    "pytorch/pytorch#49081": Report(
+        "a warning, and False: servers fall to the CPU",
+        under_load(torch={"available": False, "said": "CUDA unknown error", "devices": []}),
+        "load.torch", FAIL, "torch.cuda is not available",
+    ),
+    "wookayin/gpustat#161": Report(
+        "process numbers that cannot be, of a library that reads another structure",
+        nvml({5: {"nvmlDeviceGetComputeRunningProcesses_v3": {"value": [{"pid": 1 << 31, "usedGpuMemory": 7}]}}}),
+        "gpu.foreign-process", UNKNOWN, "lists process number",
+    ),
+    "Syllo/nvtop#110": Report(
+        "four billion percent", answer(5, "nvmlDeviceGetUtilizationRates", {"gpu": 1 << 32, "memory": 1}),
+        "gpu.idle", UNKNOWN, "no utilisation",
     ),
     "NVIDIA/nvidia-docker#1085": Report(
         "nvidia-smi is perfect, CUDA is dead",
@@ -238,3 +294,16 @@ async def test_a_call_that_takes_45_seconds_is_named_at_the_deadline(facts: Fact
     assert inventory.seconds < 20
     assert finding.outcome is FAIL
     assert finding.about == "GPU 1"
+
+
+def test_every_report_of_the_list_has_its_test() -> None:
+    lines = (TESTS / "REPORTS.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| ")][1:]
+    cases = {name.partition(", ")[0] for name in REPORTS}
+
+    assert {row[0] for row in rows if row[3].startswith("case")} == cases
+    for row in rows:
+        named = re.findall(r"`([\w/]+\.py)::(\w+)`", row[3])
+        assert named or row[3] == "case", row
+        for path, name in named:
+            assert re.search(rf"^(async )?def {name}\(", (TESTS / path).read_text(), re.MULTILINE), (path, name)
