@@ -122,8 +122,20 @@ def _problem(facts: CellFacts, width: int, most: int) -> _Problem | None:
             return _Problem(labelled("cause", f"left out by {by}: {because}", width=width, most=most), [], [])
         case st.Pruned(because=because):
             return _Problem(labelled("cause", because, width=width, most=most), [], [])
+        case st.Pending() if facts.state.held.get(facts.row.cell.deployment):
+            return _held_back(facts, width, most)
         case _:
             return None
+
+
+def _held_back(facts: CellFacts, width: int, most: int) -> _Problem:
+    """What the checks before its launch found, each with what to do."""
+    findings = facts.state.held[facts.row.cell.deployment]
+    lines: list[Line] = []
+    for number, text in enumerate(findings):
+        lines += labelled("" if number else "held", text, Role.BAD, width=width, most=most)
+    remedy = "put it right, then P goes on; or A on the preflight screen accepts it with a reason. It is checked again"
+    return _Problem(lines, [], labelled("do", remedy, width=width, most=most))
 
 
 def _failure(facts: CellFacts, cause: st.Cause, width: int, most: int) -> _Problem:

@@ -232,7 +232,8 @@ def _warned(state: RunState, event: ev.Warned, at: float) -> RunState:
 
 def _launch_held(state: RunState, event: ev.LaunchHeld, at: float) -> RunState:
     text = f"launch of {event.deployment} held back: " + "; ".join(event.findings)
-    return replace(state, warnings=(*state.warnings, Notice(at, text, event.deployment)))
+    warnings = (*state.warnings, Notice(at, text, event.deployment))
+    return replace(state, warnings=warnings, held={**state.held, event.deployment: tuple(event.findings)})
 
 
 _HANDLERS: dict[type, Handler] = {

@@ -26,7 +26,8 @@ def _launch_planned(state: RunState, event: ev.LaunchPlanned, at: float) -> RunS
     if event.launch in state.launches or event.deployment not in state.deployments:
         return None
     row = LaunchRow(event.launch, event.deployment, event.round, st.Planned(), planned=at)
-    return with_launch(state, row)
+    held = {name: findings for name, findings in state.held.items() if name != event.deployment}
+    return with_launch(replace(state, held=held), row)
 
 
 def _engine_seen(state: RunState, event: ev.EngineSeen, at: float) -> RunState:

@@ -209,7 +209,7 @@ def row_text(
     if isinstance(row.state, st.Running):
         texts |= _running_texts(row, row.state, now, left, live or LiveFigures())
     elif isinstance(row.state, st.Pending):
-        texts |= _pending_texts(row, left)
+        texts |= _pending_texts(row, left, state.held.get(row.cell.deployment, ()))
     elif isinstance(row.state, st.Done):
         texts |= _done_texts(row, state, known_baselines)
     else:
@@ -247,7 +247,7 @@ def _running_count(row: CellRow, progress: CellProgress | None) -> str:
     return f"{done}/{point.repetitions}"
 
 
-def _pending_texts(row: CellRow, left: float | None) -> dict[str, Any]:
+def _pending_texts(row: CellRow, left: float | None, held: Sequence[str]) -> dict[str, Any]:
     assert isinstance(row.state, st.Pending)
     texts: dict[str, Any] = {"time": f"~{clock_time(left)}" if left is not None else ""}
     done = len(row.done_attempts())
@@ -256,6 +256,8 @@ def _pending_texts(row: CellRow, left: float | None) -> dict[str, Any]:
     retry = row.state.automatic_retry_of
     if retry is not None:
         texts["cause"] = plain_line(f"tried again by itself after: {retry.text}")
+    if held:
+        texts["cause"] = plain_line(f"held back: {'; '.join(held)}")
     return texts
 
 

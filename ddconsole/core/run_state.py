@@ -166,6 +166,8 @@ class RunState:
     waived: frozenset[str] = frozenset()
     """Units that the operator has taken on himself: the run leaves them alone."""
     warnings: tuple[Notice, ...] = ()
+    held: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What holds back the launch of a deployment, until it is launched after all."""
     epoch: int = 0
     seq: int = 0
     resumed_at_launch: int = 0

@@ -17,6 +17,9 @@ from ddconsole.core.row_text import (
     seconds_in_words,
     sparkline,
 )
+from screens.cell_facts import CellFacts
+from screens.cell_text import short_lines
+from screens.spans import plain
 from tests.screens import ct200
 from tests.screens.fake_feed import FakeFeed
 
@@ -47,6 +50,24 @@ def test_an_acceptance_that_the_engine_did_not_tell_is_not_one() -> None:
     feed.emit(ev.AttemptStarted("c010", 1, 1, 1, 0))
     feed.emit(ev.AttemptDone("c010", 1, 1, "", "", ct200.figures(99.0, None)))
     assert row_of(feed, "c010").acceptance == "?"
+
+
+def test_cells_whose_launch_is_held_back_say_what_the_checks_found() -> None:
+    feed = ct200.feed()
+    found = "dev.uvm-open: the device cgroup forbids /dev/nvidia-uvm (allow it)"
+    feed.emit(ev.LaunchHeld("d02", (found, "gpu.idle: GPU 7 is wedged (reset it)")))
+    held = [name for name, row in feed.state.cells.items() if row.cell.deployment == "d02"]
+
+    assert all(row_of(feed, name).cause.startswith(f"held back: {found}; gpu.idle") for name in held)
+    assert row_of(feed, "c001").cause == "", "the others wait as before"
+    facts = CellFacts(feed.state.cells[held[0]], feed.state, {}, feed.now(), LiveFigures(), None, None)
+    text = "\n".join(plain(one) for one in short_lines(facts, 119, 9))
+    assert "dev.uvm-open: the device cgroup forbids" in text
+    assert "gpu.idle: GPU 7 is wedged" in text
+    assert "P goes on" in text
+
+    ct200.launch(feed, 1, "d02")
+    assert {row_of(feed, name).cause for name in held} == {""}
 
 
 def test_a_disturbed_and_an_estimated_figure_are_marked() -> None:
