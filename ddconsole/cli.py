@@ -117,9 +117,9 @@ def _add_sweeps(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     preflight.add_argument("plan", metavar="PLAN")
     preflight.add_argument(
         "--tier",
-        choices=("gate", "standard", "load"),
+        choices=("gate", "standard", "load", "proxmox"),
         default="standard",
-        help="gate: seconds, as before each launch; load: puts work on idle GPUs",
+        help="gate: seconds, as before each launch; load: puts work on idle GPUs; proxmox: the host below alone",
     )
     preflight.add_argument("--record", action="store_true", help="record the host as good: later ones are compared")
     preflight.add_argument("--accept", metavar="ID", help="accept this check's finding; needs --because")

@@ -5,13 +5,22 @@ import asyncio
 import shutil
 from collections.abc import Sequence
 
-from ddconsole.commands.connection import EXPECTED, agent_of, fail, printed, say_what_ssh_leaves_out
+from ddconsole.commands.connection import (
+    EXPECTED,
+    UsageProblem,
+    agent_of,
+    fail,
+    printed,
+    say_what_ssh_leaves_out,
+)
 from ddconsole.commands.run import choice_of, read_sweep
+from ddconsole.core.plan_parts import ProxmoxPart
 from ddconsole.core.plan_problem import PlanError
 from ddconsole.link.console_identity import operator
+from ddconsole.link.http_client import HttpAgentClient
 from ddconsole.load.prompts import WorkloadTextError
 from ddconsole.planfile.submission import PlannedSweep, submission_of
-from ddconsole.preflight.check import Finding, finding_from_json, finding_to_json
+from ddconsole.preflight.check import Finding, Tier, finding_from_json, finding_to_json
 from ddconsole.preflight.preflight_text import exit_status, preflight_lines
 
 
@@ -41,4 +50,19 @@ async def _findings(options: argparse.Namespace, sweep: PlannedSweep) -> Sequenc
             "revoke": options.revoke or "",
             "record": options.record,
         }
-        return [finding_from_json(one) for one in await client.preflight(submission, options.tier, **asked)]
+        below = sweep.plan.proxmox
+        if options.tier == Tier.PROXMOX:
+            if below is None:
+                raise UsageProblem("the plan names no Proxmox host; add `proxmox: {host: ALIAS, container: NUMBER}`")
+            return await _below(client, below, sweep)
+        findings = [finding_from_json(one) for one in await client.preflight(submission, options.tier, **asked)]
+        if below is not None and options.tier != Tier.GATE:
+            findings += await _below(client, below, sweep)
+        return findings
+
+
+async def _below(client: HttpAgentClient, below: ProxmoxPart, sweep: PlannedSweep) -> list[Finding]:
+    """What the Proxmox host below the container says; the container's sample says which cards are meant."""
+    from ddconsole.commands.proxmox_checks import proxmox_findings  # noqa: PLC0415  # it imports asyncssh
+
+    return await proxmox_findings(below, await client.host_state(), sweep.expansion.deployments)

@@ -18,6 +18,7 @@ from ddconsole.core.plan_parts import (
     PlacementEntry,
     PlacementPart,
     ProtocolPart,
+    ProxmoxPart,
     SamplingPart,
     SkipEntry,
 )
@@ -54,6 +55,7 @@ class Plan(PlanPart):
     displace: Annotated[tuple[DisplacePart, ...], ListOf] = ()
     expect: ExpectPart = Field(default_factory=ExpectPart)
     agent: AgentPart = Field(default_factory=AgentPart)
+    proxmox: ProxmoxPart | None = None
 
     @model_validator(mode="after")
     def _as_a_whole(self) -> "Plan":

@@ -271,6 +271,14 @@ class DisplacePart(PlanPart):
     needs_gpu: v.GpuIndex | None = None
 
 
+class ProxmoxPart(PlanPart):
+    """The Proxmox host below the container: preflight asks it, read-only, over its own SSH entry."""
+
+    host: v.HostName
+    container: v.CountAboveZero | None = None
+    """Its number there."""
+
+
 class AgentPart(PlanPart):
     """The agent on the host."""
 

@@ -29,6 +29,8 @@ class Tier(StrEnum):
     """Before a sweep."""
     LOAD = "load"
     """Asked for by name: it puts work on GPUs that nobody uses."""
+    PROXMOX = "proxmox"
+    """Asked of the Proxmox host below the container, by the console, where the plan names one."""
 
 
 @dataclass(frozen=True, slots=True)

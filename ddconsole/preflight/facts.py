@@ -118,6 +118,8 @@ class Facts:
     """Launches that served tokens: build, how, run."""
     load: LoadReport | None = None
     """What GPUs did under load, where they were put under any."""
+    container: int | None = None
+    """The container's number on the Proxmox host below it, for the checks that are made there."""
     own_pids: frozenset[int] = frozenset()
     """Processes of this run that may hold GPUs."""
     reach: Reach = field(default_factory=Reach)

@@ -36,6 +36,7 @@ from ddconsole.preflight.checks import (
     port_free,
     processes,
     profile,
+    proxmox,
     under_load,
     uvm_open,
 )
@@ -78,3 +79,6 @@ CHECKS: tuple[Check, ...] = (
     load_all_reduce.CHECK,
     baseline_present.CHECK,
 )
+
+PROXMOX_CHECKS: tuple[Check, ...] = proxmox.CHECKS
+"""Those of the Proxmox host below the container."""

@@ -25,7 +25,8 @@ OF_PROGRAMS = frozenset({13, 31, 43, 45, 63, 68, 94})
 _EXPECTED = "none of this boot that needs a reset"
 
 
-async def _run(facts: Facts) -> Verdict:
+async def run(facts: Facts) -> Verdict:
+    """By the log of `facts.machine`."""
     if not facts.plan.needed_gpus:
         return skipped("the plan uses no GPU")
     text, complaint = await _log(facts)
@@ -83,6 +84,6 @@ async def _log(facts: Facts) -> tuple[str | None, str]:
 CHECK = Check(
     "gpu.xid",
     "the kernel reported no fault of a needed GPU since it was booted",
-    _run,
+    run,
     needs=("host.reachable", "driver.match", "driver.answers", "gpu.count"),
 )
