@@ -17,6 +17,7 @@ _MODULES = {
     "run": "ddconsole.commands.run",
     "plan": "ddconsole.commands.plan",
     "preflight": "ddconsole.commands.preflight",
+    "smoke": "ddconsole.commands.smoke",
     "stage": "ddconsole.commands.stage",
     "host": "ddconsole.commands.host",
     "prepare": "ddconsole.commands.prepare",
@@ -130,6 +131,9 @@ def _add_sweeps(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 
 def _add_staging(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    smoke = _verb(verbs, "smoke", "start the baseline and one of each kind of speculation for 16 tokens, then stop")
+    smoke.add_argument("plan", metavar="PLAN")
+    _add_host(smoke)
     stage = _verb(verbs, "stage", "bring the plan's model and draft to where it wants them, with hashes kept")
     stage.add_argument("plan", metavar="PLAN")
     stage.add_argument("--yes", action="store_true", help="do not ask")

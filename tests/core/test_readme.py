@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ddconsole.cli import parser
 from ddconsole.core.actions import key_table
-from ddconsole.preflight.register import CHECKS
+from ddconsole.preflight.register import CHECKS, PROXMOX_CHECKS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -38,5 +38,5 @@ def test_the_list_of_checks_is_the_registers() -> None:
     )
 
     assert [(name, tier, proves) for name, tier, proves, _ in rows] == [
-        (one.id, one.tier, one.proves) for one in CHECKS
+        (one.id, one.tier, one.proves) for one in (*CHECKS, *PROXMOX_CHECKS)
     ]

@@ -122,10 +122,7 @@ async def _smoke(facts: Facts) -> Verdict:
     missing = sorted(wanted - set(seen))
     if missing:
         observed = f"build {key} has not served a token yet with: {', '.join(missing)}"
-        remedy = (
-            "the first launch of each is the test: it asks for a few tokens before anything is measured. To try it "
-            "alone, run a plan with one cell each"
-        )
+        remedy = "`ddconsole smoke PLAN` starts one of each for 16 tokens; else the first launch of each is the test"
         return warned(observed, expected, remedy, evidence)
     return passed(f"{', '.join(sorted(wanted))} with build {key}", expected, evidence)
 
