@@ -5,6 +5,7 @@ sees them), `pairs`, `groups`, `seconds` for each part. It prints a JSON line wi
 part, and one with its figures. Standard library and torch only.
 """
 
+import contextlib
 import importlib
 import json
 import os
@@ -22,6 +23,8 @@ _BYTES = 256 << 20
 _SIZE = 4096
 _GROUP_DEADLINE = 90.0
 """Seconds for all ranks of a group, the import of torch included."""
+_GRACE = 2.0
+"""Seconds to wait for a killed rank: one that is stuck in the driver never ends."""
 
 
 def main(arguments: list[str]) -> int:
@@ -134,19 +137,12 @@ def _all_reduce(group: list[int]) -> dict[str, Any]:
             "NCCL_DEBUG_FILE": str(folder / "nccl.%p"),
         }
         script = str(Path(__file__).with_name("collective_child.py"))
-        orders = [
-            json.dumps({"gpu": gpu, "rank": rank, "world": len(group), "meet": str(folder / "meet")})
-            for rank, gpu in enumerate(group)
-        ]
-        ranks = [
-            subprocess.Popen(
-                [sys.executable, script, order],
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=(folder / f"rank{rank}").open("wb"),
-            )
-            for rank, order in enumerate(orders)
-        ]
+        ranks = []
+        for rank, gpu in enumerate(group):
+            order = {"gpu": gpu, "rank": rank, "world": len(group), "meet": str(folder / "meet")}
+            with (folder / f"out{rank}").open("wb") as out, (folder / f"err{rank}").open("wb") as err:
+                argv = [sys.executable, script, json.dumps(order)]
+                ranks.append(subprocess.Popen(argv, env=environment, stdout=out, stderr=err))
         return {**_outcome(ranks, folder), "ways": _ways(folder)}
 
 
@@ -156,20 +152,20 @@ def _outcome(ranks: "list[subprocess.Popen[bytes]]", folder: Path) -> dict[str, 
         if any(rank.returncode for rank in ranks):
             break  # the others would wait for it until their deadline
         time.sleep(0.1)
-    hung = all(not rank.returncode for rank in ranks) and any(rank.returncode is None for rank in ranks)
+    codes = [rank.returncode for rank in ranks]
     for rank in ranks:
         if rank.returncode is None:
             rank.kill()
-    if hung:
-        return {"hung": _GROUP_DEADLINE}
-    broken = [number for number, rank in enumerate(ranks) if rank.returncode and rank.returncode > 0]
-    if broken or any(rank.returncode for rank in ranks):
-        number = broken[0] if broken else 0
-        said = (folder / f"rank{number}").read_text(errors="replace").strip().splitlines()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                rank.wait(_GRACE)
+    broken = [number for number, code in enumerate(codes) if code]
+    if broken:
+        said = (folder / f"err{broken[0]}").read_text(errors="replace").strip().splitlines()
         telling = [line for line in said if "Error" in line] or said
-        return {"problem": f"rank {number} ended with {ranks[number].returncode}: {''.join(telling[-1:])[-300:]}"}
-    out = ranks[0].stdout
-    lines = out.read().decode(errors="replace").splitlines() if out is not None else []
+        return {"problem": f"rank {broken[0]} ended with {codes[broken[0]]}: {''.join(telling[-1:])[-300:]}"}
+    if None in codes:
+        return {"hung": _GROUP_DEADLINE}
+    lines = (folder / "out0").read_text(errors="replace").splitlines()
     found = [json.loads(line) for line in lines if line.startswith("{")]
     return found[-1] if found else {"problem": "the first rank said nothing"}
 

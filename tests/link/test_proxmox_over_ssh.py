@@ -61,7 +61,7 @@ async def test_a_host_that_is_away_is_a_finding(below: Sshd) -> None:
     first, *others = await proxmox_findings(ProxmoxPart(host=below.spec.text), None, (), below.settings())
 
     assert first.outcome is Outcome.FAIL
-    assert "refused" in first.observed
+    assert "connect: " in first.observed
     assert {one.blocked_by for one in others} == {"proxmox.reachable"}
 
 

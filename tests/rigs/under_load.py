@@ -22,15 +22,12 @@ BUSY: dict[str, Any] = {
 Change = Callable[[Facts, RecordedMachine, SyntheticHost], Facts]
 
 
-def state_at(synthetic: SyntheticHost, at: float, gpus: Gpus | None = None) -> HostState:
-    answers = {index: {**BUSY, **(gpus or {}).get(index, {})} for index in GPUS}
-    return replace(synthetic(answers), at=at)
-
-
 def loaded(synthetic: SyntheticHost, gpus: Gpus | None = None, times: int = 6) -> LoadReport:
     """Four GPUs under load: copies from 100 to 104, products from 104 to 108. The first `times` samples have `gpus`."""
     ats = (101.5, 102.5, 103.5, 105.5, 106.5, 107.5)
-    samples = tuple(state_at(synthetic, at, gpus if place < times else None) for place, at in enumerate(ats))
+    usual = synthetic(dict.fromkeys(GPUS, BUSY))
+    other = synthetic({index: {**BUSY, **gpus.get(index, {})} for index in GPUS}) if gpus else usual
+    samples = tuple(replace(other if place < times else usual, at=at) for place, at in enumerate(ats))
     return LoadReport(
         gpus=GPUS,
         copies={gpu: {"to_gpu": 55.0, "from_gpu": 54.0} for gpu in GPUS},
@@ -38,7 +35,7 @@ def loaded(synthetic: SyntheticHost, gpus: Gpus | None = None, times: int = 6) -
         peers={(4, 5): {"rate": 50.0, "exact": True}, (4, 6): {"rate": 51.0, "exact": True}},
         collectives={GPUS: {"exact": True, "latency_us": 40.0, "rate": 38.0, "ways": {"P2P/CUMEM": 24}}},
         torch={"version": "2.9.1", "cuda": "13.0", "available": True, "devices": [CARD] * 4, "kernels": ["sm_120"]},
-        after=synthetic(),
+        after=usual,
         windows={(part, gpu): (at, at + 4) for part, at in (("copy", 100.0), ("compute", 104.0)) for gpu in GPUS},
         samples=samples,
         seconds=60.0,

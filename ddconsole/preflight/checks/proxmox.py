@@ -63,9 +63,7 @@ async def _device_rules(facts: Facts) -> Verdict:
         return failed("the container is not given /dev/nvidia-uvm", expected, remedy, evidence)
     allowed = {number for line in lines for number in re.findall(r"devices\.allow\S*\s*c\s+(\d+|\*):", line)}
     if major and allowed and not allowed & {major[1], "*"}:
-        observed = (
-            f"nvidia-uvm has number {major[1]} since this boot, the container allows {', '.join(sorted(allowed))}"
-        )
+        observed = f"nvidia-uvm is number {major[1]} in this boot, the container allows {', '.join(sorted(allowed))}"
         remedy = f"`{_ENTRY}` instead of the fixed numbers, then restart the container"
         return failed(observed, expected, remedy, evidence)
     observed = "fixed numbers, right in this boot; another boot may give others, and a missing node becomes a file"
