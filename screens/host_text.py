@@ -6,6 +6,7 @@ from ddconsole.core.host_state import GpuState, HostState, NumaNode
 from screens.hardware_text import bar, number, rate, share, throttling, trouble_of
 from screens.host_facts import GIB, HostFacts, gpu_users
 from screens.host_sections import SECTIONS
+from screens.placement_lines import crossing_lines
 from screens.spans import EMPTY, Line, Role, Span, cut, fitted, joined, line, shown
 from screens.widgets.status_header import age_in_words
 
@@ -20,6 +21,7 @@ def host_lines(facts: HostFacts, size: tuple[int, int], section: int) -> list[Li
     if machine is None:
         return [EMPTY, line((f"  no sample of {shown(facts.host)} yet", Role.DIM))]
     lines = [*_head(facts, machine, width), *_nodes(facts, machine, width)]
+    lines += crossing_lines(facts.state, machine, width)
     if width >= 110 and height >= 36:
         for make in SECTIONS:
             lines += [EMPTY, *make(facts, machine, size)]

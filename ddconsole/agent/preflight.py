@@ -79,8 +79,9 @@ async def preflight_findings(
     if order.revoke and not notes.revoke(order.revoke):
         raise PreflightRefused(f"nothing was accepted of {order.revoke}", "the findings say what is accepted")
     facts = await facts_of(submission, deployments, str(runs / submission.run), tier=order.tier)
-    seen = {"round_trip": order.seen.get("round_trip"), "clock_offset": order.seen.get("clock_offset")}
-    facts = replace(facts, reach=replace(facts.reach, **seen))
+    seen = order.seen
+    reach = replace(facts.reach, round_trip=seen.get("round_trip"), clock_offset=seen.get("clock_offset"))
+    facts = replace(facts, reach=reach)
     if order.tier is Tier.LOAD and not facts.simulated:
         facts = replace(facts, load=await put_load(facts))
     findings = await run_checks(facts, order.tier, accepted=accepted_reasons(notes.accepted()))

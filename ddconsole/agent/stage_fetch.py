@@ -62,8 +62,8 @@ async def ssh_fetch(path: str, source: str) -> Fetch:
     if shutil.which("rsync") and (await _ask(host, "rsync", "--version"))[0] == 0:
         kept = ("--recursive", "--times", "--copy-links", f"--partial-dir={_PART}", "--protect-args")
         end = "/" if whole_folder else ""
-        argv = ("rsync", *kept, f"--rsh={shlex.join(_SSH)}", f"{host}:{origin}{end}", f"{to}{end}")
-        return Fetch(argv, to, expected)
+        rsync = ("rsync", *kept, f"--rsh={shlex.join(_SSH)}", f"{host}:{origin}{end}", f"{to}{end}")
+        return Fetch(rsync, to, expected)
     part = to.with_name(f".{to.name}{_PART}")
     part.mkdir(exist_ok=True)
     # `-S ssh` takes the one on the path, as everything else here does; `-a` goes on with what is there.

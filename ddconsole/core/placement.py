@@ -48,3 +48,14 @@ def nodes_of(gpus: Sequence[int], node_by_gpu: Mapping[int, int | None]) -> tupl
     """The NUMA nodes of these GPUs, ascending, as far as known."""
     found = {node_by_gpu.get(one) for one in gpus}
     return tuple(sorted(node for node in found if node is not None and node >= 0))
+
+
+def better_placement(gpus: Sequence[int], gpus_of_node: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
+    """As many GPUs on one node, keeping as many of these as possible; empty where no node has so many."""
+    large = [there for there in gpus_of_node.values() if len(there) >= len(gpus)]
+    if not large:
+        return ()
+    there = max(large, key=lambda node: len(set(node) & set(gpus)))
+    kept = [gpu for gpu in there if gpu in gpus]
+    added = [gpu for gpu in there if gpu not in gpus]
+    return tuple(sorted([*kept, *added][: len(gpus)]))

@@ -1,6 +1,7 @@
 """Bringing a model from another host: a real sshd, by rsync and by sftp; stopped, resumed, wrong, and without room."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         (programs / "ssh").chmod(0o755)
         monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
         if request.param == "sftp":
-            monkeypatch.setattr(stage_fetch.shutil, "which", lambda _: None)
+            monkeypatch.setattr(shutil, "which", lambda _: None)
         models = sshd.folder / "models"
         sshd.start()
         yield Source(sshd, models, request.param)

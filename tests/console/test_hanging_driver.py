@@ -58,9 +58,11 @@ def test_a_gpu_that_hangs_is_named_and_nothing_waits_for_it(tmp_path_factory: py
     require_tmux()
     folder = tmp_path_factory.mktemp("h")
     (folder / "plan.yaml").write_text(PLAN)
+    (folder / "runs").mkdir()
     nvml = MadeUpNvml(folder / "nvml", json.loads((ROOT / "tests/fixtures/nvml/h200x2.json").read_text()))
     places = {"XDG_STATE_HOME": str(folder / "state"), "DDCONSOLE_RUNS": str(folder / "runs")}
-    shell = TmuxShell(folder, {**places, **nvml.environment, "TERM": "xterm-256color"})
+    asyncio.run(nvml.start_agent(folder / "state/ddconsole/local", folder / "runs"))
+    shell = TmuxShell(folder, {**places, "TERM": "xterm-256color"})
     try:
         pid, _ = shell.start("run", str(folder / "plan.yaml"), "--name", "hang", "--force")
         shell.until(lambda: "running" in shell.screen() and "generate" in shell.screen())

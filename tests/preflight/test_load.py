@@ -43,8 +43,12 @@ def test_figures_carry_the_hosts_numbers_and_a_hang_is_named() -> None:
 
 
 def test_all_reduce_of_a_group_and_one_that_hangs() -> None:
-    about = {"torch": {"version": "2.9.1", "available": True}}
-    lines = [about, {"begin": "all-reduce", "group": [0, 1]}, {"all-reduce": SUM, "group": [0, 1], "at": 1.0}]
+    about: dict[str, object] = {"torch": {"version": "2.9.1", "available": True}}
+    lines: list[Mapping[str, object]] = [
+        about,
+        {"begin": "all-reduce", "group": [0, 1]},
+        {"all-reduce": SUM, "group": [0, 1], "at": 1.0},
+    ]
 
     report = load_report(text([*lines, {"done": True}]), ended=True, gpus=(6, 7), busy=(), samples=(), seconds=9.0)
     hung = load_report(text(lines[:2]), ended=False, gpus=(6, 7), busy=(), samples=(), seconds=220.0)

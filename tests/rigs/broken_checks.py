@@ -1,6 +1,8 @@
 """Every check: what brings a bad outcome about, and what leaves it unknown."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from broken_hosts import (
     BLIND_PEERS,
@@ -85,7 +87,7 @@ def skewed(seconds: float) -> Change:
 def across_nodes(facts: Facts, _: RecordedMachine, __: SyntheticHost) -> Facts:
     """Four GPUs of two nodes where four of one node would do."""
     assert facts.load is not None
-    sums = {(2, 3, 4, 5): facts.load.collectives[GPUS]}
+    sums: dict[tuple[int, ...], Mapping[str, Any]] = {(2, 3, 4, 5): facts.load.collectives[GPUS]}
     return replace(plan(placed(facts, (2, 3, 4, 5)), displaced=()), load=replace(facts.load, collectives=sums))
 
 

@@ -5,11 +5,16 @@ time; and while the file `stall` is there, power of GPU 1 is not told: the call 
 """
 
 import json
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pynvml
+
+import ddconsole
+from ddconsole.link.local_agent import AgentCommand, LocalAgentRoute
 
 _MODULE = """
 import importlib.util, json, pathlib, sys, time
@@ -45,10 +50,12 @@ class MadeUpNvml:
         (folder / "recording.json").write_text(json.dumps(recording))
         (folder / "pynvml.py").write_text(_MODULE.format(real=pynvml.__file__))
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """What makes processes find it."""
-        return {"PYTHONPATH": str(self.folder)}
+    async def start_agent(self, state: Path, runs: Path) -> None:
+        """Start this machine's agent so that it and its probe find the module; a console finds the agent."""
+        paths = f"{self.folder}{os.pathsep}{Path(ddconsole.__file__).parent.parent}"
+        argv = (sys.executable, "-m", "ddconsole.agent", "--runs", str(runs))
+        session = await LocalAgentRoute(state, AgentCommand(argv, {"PYTHONPATH": paths})).open()
+        await session.close()
 
     def stall(self) -> None:
         """From now on the driver does not come back from a call about GPU 1."""

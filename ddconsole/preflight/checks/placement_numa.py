@@ -1,5 +1,6 @@
 """The GPUs of a placement hang on one NUMA node, where that is possible."""
 
+from ddconsole.core.placement import better_placement
 from ddconsole.preflight.check import Check, Tier, Verdict, passed, skipped, unknown, warned
 from ddconsole.preflight.facts import Facts
 from ddconsole.probe.sampler import gpus_by_node
@@ -33,17 +34,6 @@ async def _run(facts: Facts) -> Verdict:
         else "no node has so many GPUs: expect the hop between sockets in its latency, and compare with a smaller size"
     )
     return warned(observed, "one node each", remedy, evidence, about=f"GPU {_list(crossing[0])}")
-
-
-def better_placement(gpus: tuple[int, ...], nodes: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
-    """As many GPUs on one node, keeping as many of these as possible; empty where no node has so many."""
-    large = [there for there in nodes.values() if len(there) >= len(gpus)]
-    if not large:
-        return ()
-    there = max(large, key=lambda node: len(set(node) & set(gpus)))
-    kept = [gpu for gpu in there if gpu in gpus]
-    added = [gpu for gpu in there if gpu not in gpus]
-    return tuple(sorted([*kept, *added][: len(gpus)]))
 
 
 def _nodes_of(gpus: tuple[int, ...], nodes: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
