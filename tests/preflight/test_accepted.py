@@ -1,12 +1,14 @@
 """Findings that the operator accepted, and what becomes of them."""
 
 from dataclasses import replace
+from pathlib import PurePath
 
 from broken_hosts import HELD, nvml, recorded
 from synthetic_host import SyntheticHost
 
 from ddconsole.preflight.check import Outcome, finding_from_json, finding_to_json, holding_back
 from ddconsole.preflight.facts import Facts
+from ddconsole.preflight.machine import DiskRoom
 from ddconsole.preflight.preflight_text import exit_status, preflight_lines
 from ddconsole.preflight.recorded_machine import RecordedMachine
 from ddconsole.preflight.run_checks import run_checks
@@ -40,6 +42,20 @@ async def test_what_was_accepted_of_one_gpu_is_not_of_another(
     findings = await run_checks(nvml({6: HELD})(facts, machine, synthetic_host), accepted=accepted)
 
     assert next(one for one in findings if one.id == "gpu.memory-free").accepted == ""
+
+
+async def test_what_was_accepted_of_a_disk_holds_once_the_runs_folder_is_there(
+    facts: Facts, machine: RecordedMachine
+) -> None:
+    runs = PurePath(facts.plan.run_directory).parent
+    machine.room = DiskRoom(str(runs), 1 << 20, 10_000, writable=True)
+    before = next(one for one in await run_checks(facts) if one.id == "disk.space")
+    accepted = {(before.id, before.about): REASON}
+    for run in ("r1", "r2"):
+        machine.room = DiskRoom(str(runs / run), 1 << 19, 10_000, writable=True)
+        begun = replace(facts, plan=replace(facts.plan, run_directory=str(runs / run)))
+        finding = next(one for one in await run_checks(begun, accepted=accepted) if one.id == "disk.space")
+        assert (finding.outcome, finding.accepted) == (Outcome.FAIL, REASON)
 
 
 async def test_children_of_an_accepted_failure_run(
