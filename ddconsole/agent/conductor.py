@@ -254,9 +254,7 @@ class Conductor:
             because = f"launch {live.number} left something behind: {'; '.join(live.state.holders)}"
         free = shutil.disk_usage(self.run.path).free
         if free < _SPACE_NEEDED:
-            because = (
-                f"only {free // 1024} KiB are free where results are written ({self.run.path}); free space, then resume"
-            )
+            because = f"disk full: {free // 1024} KiB free in {self.run.path.parent}; free space, then resume"
             self.journal.give_up_ballast()
         else:
             self.journal.keep_ballast()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,10 +99,12 @@ async def test_the_console_says_which_disk_is_full_and_the_sweep_goes_on_after_s
         screen.start("run", str(plan), "--name", RUN)
         screen.until(lambda: acknowledged(shell.state(RUN)) and shell.state(RUN).running_cell() is not None, 120)
         fill(filler)
-        screen.until(lambda: "KiB are free where results are written" in screen.screen())
-        said = screen.screen()
-        assert f"({on_host.path}); free space, then resume" in said
-        assert "P resume" in said
+        screen.until(lambda: shell.state(RUN).phase is st.RunPhase.PAUSED)
+        because = shell.state(RUN).paused_because
+        assert re.fullmatch(rf"disk full: \d+ KiB free in {host.runs}; free space, then resume", because)
+        # As far as it fits beside the key, at any width.
+        screen.until(lambda: because[:30] in screen.screen())
+        assert "P resume" in screen.screen()
         screen.until(lambda: shell.state(RUN).running_cell() is None)
         before, journal = acknowledged(shell.state(RUN)), shell.mirror(RUN).journal.read_bytes()
         assert len(before) < len(shell.state(RUN).cells)
