@@ -16,17 +16,17 @@ _NARROW, _WIDE = 8, 12
 """Cells of a column; in a wide one a phase stands as a word."""
 
 _WHY_NO_FIGURE: Mapping[st.CellPhase, str] = {
-    st.CellPhase.PENDING: "not measured yet",
-    st.CellPhase.RUNNING: "is being measured",
-    st.CellPhase.DONE: "done without this figure",
     st.CellPhase.FAILED: "failed",
-    st.CellPhase.STOPPED: "stopped",
-    st.CellPhase.INTERRUPTED: "interrupted",
-    st.CellPhase.SKIPPED: "skipped",
-    st.CellPhase.PRUNED: "pruned",
-    st.CellPhase.BLOCKED: "blocked: no server",
+    st.CellPhase.BLOCKED: "blocked",
     st.CellPhase.UNFIT: "does not fit",
+    st.CellPhase.INTERRUPTED: "interrupted",
+    st.CellPhase.STOPPED: "stopped",
+    st.CellPhase.PRUNED: "pruned",
+    st.CellPhase.SKIPPED: "skipped",
+    st.CellPhase.RUNNING: "running",
+    st.CellPhase.PENDING: "not measured yet",
 }
+"""In the order of the legend: where it is narrow, its end is cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ def legend(shown: Pivot, measured: MeasuredCells, *, simulated: bool) -> list[Sp
         parts.append(("~ estimated tokens", Role.DIM))
     without = phases_shown(shown) - {st.CellPhase.DONE}
     parts += [
-        (f"{GLYPHS[phase]} {_WHY_NO_FIGURE[phase]}", PHASE_ROLES[phase]) for phase in st.CellPhase if phase in without
+        (f"{GLYPHS[phase]} {words}", PHASE_ROLES[phase]) for phase, words in _WHY_NO_FIGURE.items() if phase in without
     ]
     return parts
 

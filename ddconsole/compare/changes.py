@@ -14,7 +14,7 @@ WITHOUT_EFFECT = "by the plan, without effect: both servers tell the same"
 
 _OF_ONE_LAUNCH = ("port", "served", "pid", "dist_init", "random_seed", "uuid", "path_hash", "log_file", "start_time")
 """Parts of the names of arguments that differ between any two launches."""
-_MEASURED_AT_START = frozenset({"max_total_num_tokens", "max_total_tokens_effective"})
+_MEASURED_AT_START = frozenset({"max_total_num_tokens", "max_total_tokens", "kv_tokens", "max_mamba_cache_size"})
 """Arguments that a server works out from the memory it finds."""
 _JITTER = 0.01
 """The share by which such an argument differs between two starts of the same server."""
@@ -102,10 +102,9 @@ def _compare_sections(tally: _Tally, before: Sequence[Section], after: Sequence[
     left = {(one.about, one.name): one.facts for one in before}
     right = {(one.about, one.name): one.facts for one in after}
     for about, name in names:
-        old, new = left.get((about, name), {}), right.get((about, name), {})
-        if not old or not new:
-            if old or new:
-                tally.one_sided[name or about] = None
+        old, new = left.get((about, name)), right.get((about, name))
+        if old is None or new is None:
+            tally.one_sided[name or about] = None
             continue
         for fact in dict.fromkeys((*old, *new)):
             shown = f"{name} {fact}".strip()

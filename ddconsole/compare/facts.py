@@ -57,7 +57,7 @@ def files_of(folder: Path) -> RunFiles:
 
 
 def sections_of(state: RunState, environment: Environment | None, files: RunFiles) -> tuple[Section, ...]:
-    """All facts of a run that hold for the whole of it.
+    """All facts of a run that hold for the whole of it; a section of which nothing is known is left out.
 
     Args:
         state: the fold of its journal.
@@ -65,14 +65,18 @@ def sections_of(state: RunState, environment: Environment | None, files: RunFile
         files: what lies beside the journal.
     """
     carried: Mapping[str, Any] = json.loads(environment.parts) if environment else {}
-    return (
+    sections = [
         Section(PLAN, "", _plan_facts(state, files.submission)),
         Section(PLAN, "protocol", flat(state.created.protocol if state.created else {})),
-        Section(PLAN, "texts", _digests(files.texts)),
         Section(ENVIRONMENT, "", _host_facts(state, carried, files)),
         *_engine_sections(state, _part(carried, "build")),
-        Section(ENVIRONMENT, "model", _model_facts(state, _part(carried, "model"))),
-    )
+    ]
+    if files.texts:
+        sections.append(Section(PLAN, "texts", _digests(files.texts)))
+    model = _model_facts(state, _part(carried, "model"))
+    if model:
+        sections.append(Section(ENVIRONMENT, "model", model))
+    return tuple(sections)
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
@@ -160,7 +164,8 @@ def _of_all_gpus(name: str, readings: Sequence[Reading[Any]]) -> dict[str, str]:
 def _engine_sections(state: RunState, carried: Mapping[str, Any]) -> list[Section]:
     """What was asked of the engine before its launches; where that was not kept, what the attempts carry of it."""
     asked = state.engine
-    sections = [Section(ENVIRONMENT, "build", _without_digests({**carried, **_part(asked, "build")}))]
+    build = _without_digests({**carried, **_part(asked, "build")})
+    sections = [Section(ENVIRONMENT, "build", build)] if build else []
     for part, name in (("environment", "engine variable"), ("packages", "package"), ("files", "engine file")):
         value = _part(asked, part) if part in asked else carried.get(part)
         if isinstance(value, Mapping):
