@@ -16,7 +16,6 @@ from ddconsole.core.own_process import own_process
 
 if TYPE_CHECKING:
     from ddconsole.agent.boot_unit import BootUnit
-    from ddconsole.agent.last_life import LastLife
     from ddconsole.agent.placement import Placed
     from ddconsole.agent.service import Service
 
@@ -99,7 +98,6 @@ def _keep(argv: list[str]) -> int:
 async def _serve(arguments: argparse.Namespace) -> int:
     from ddconsole.agent.api import application  # noqa: PLC0415
     from ddconsole.agent.boot_unit import BootUnit  # noqa: PLC0415  # the keeper stays at a few megabytes
-    from ddconsole.agent.last_life import LastLife  # noqa: PLC0415
     from ddconsole.agent.listening import Listening  # noqa: PLC0415
     from ddconsole.agent.service import Service  # noqa: PLC0415
     from ddconsole.agent.socket_folder import UnsafeSocket  # noqa: PLC0415
@@ -121,19 +119,14 @@ async def _serve(arguments: argparse.Namespace) -> int:
         return 2
     service = Service(runs, clock_from_environment())
     service.held = arguments.held or ""
-    life = LastLife(state, service.boot)
-    await service.start(life.explanation())
+    await service.start()
     owing = asyncio.create_task(_keep_owed(service, BootUnit(state, path, runs)))
-    living = asyncio.create_task(_keep_note(life))
     await listening.serve(application(service))
     await _until_told(service.is_idle, service.quit)
     await listening.end()
     owing.cancel()
-    living.cancel()
-    if service.active_run is None:
-        life.end()
     await service.stop()
-    listening.leave()
+    listening.release()
     return 0
 
 
@@ -146,14 +139,6 @@ async def _keep_owed(service: "Service", boot: "BootUnit") -> None:
             await asyncio.to_thread(boot.owe, owed)
             service.after_reboot = boot.words
             done = owed
-        await asyncio.sleep(_LOOK)
-
-
-async def _keep_note(life: "LastLife") -> None:
-    """For the agent after this one, should this one end without a word."""
-    await asyncio.to_thread(life.begin)
-    while True:
-        life.touch()
         await asyncio.sleep(_LOOK)
 
 

@@ -34,11 +34,14 @@ def processes_for(point: WorkloadPoint, share_of_a_stream: float | None, cores: 
     return max(1, min(math.ceil(needed), point.concurrency, cores // _CORES_EACH))
 
 
-def share_of_a_stream(report: LoadReport) -> float | None:
-    """The share of a core that a stream took, None where the load was too short to tell."""
-    if report.wall_seconds < _SHORTEST_SEEN or not report.achieved_concurrency:
+def share_of_a_stream(report: LoadReport, point: WorkloadPoint) -> float | None:
+    """The share of a core that a stream took, None where the load was too short to tell.
+
+    A cell's own warm-up, with as many streams at once, is the best witness: each of them has one request then.
+    """
+    if report.wall_seconds < _SHORTEST_SEEN:
         return None
-    return report.cpu_seconds / report.wall_seconds / report.achieved_concurrency
+    return report.cpu_seconds / report.wall_seconds / (report.achieved_concurrency or point.concurrency)
 
 
 def shares_of(task: LoadTask, processes: int, begin: float) -> list[LoadTask]:

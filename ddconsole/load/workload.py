@@ -5,7 +5,7 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ddconsole.core.clock import Clock
@@ -15,6 +15,9 @@ from ddconsole.load.client import StreamingClient
 from ddconsole.load.measurement import ChatRequest, Measurement
 from ddconsole.load.task import LoadReport, LoadTask, Prompt, Script
 from ddconsole.load.tickets import Tickets
+
+_BETWEEN_LOOKS = 8
+"""Streams that begin between two looks at the sockets: some milliseconds."""
 
 
 class TaskRefusedError(ValueError):
@@ -117,9 +120,16 @@ async def _work_off(uses: Iterator[_PromptUse], streams: Sequence[int], measurem
             message = {"role": "user", "content": use.text}
             await measurement.send(ChatRequest(use.repetition, use.prompt.name, 0, stream, (message,)))
 
-    async with asyncio.TaskGroup() as workers:
-        for stream in streams:
-            workers.create_task(worker(stream))
+    await _all_at_once(worker, streams)
+
+
+async def _all_at_once(play: Callable[[int], Coroutine[None, None, None]], streams: Sequence[int]) -> None:
+    """Begin all streams, with the answers of the first ones read while the last ones still connect."""
+    async with asyncio.TaskGroup() as playing:
+        for number, stream in enumerate(streams, start=1):
+            playing.create_task(play(stream))
+            if number % _BETWEEN_LOOKS == 0:
+                await asyncio.sleep(0)
 
 
 def _planned_single(task: LoadTask) -> int:
@@ -190,9 +200,7 @@ async def _play_conversation(task: LoadTask, measurement: Measurement, _: Ticket
             if measurement.open:
                 await _converse(task, measurement, repetition, stream)
 
-    async with asyncio.TaskGroup() as players:
-        for stream in _streams(task):
-            players.create_task(player(stream))
+    await _all_at_once(player, _streams(task))
 
 
 async def _converse(task: LoadTask, measurement: Measurement, repetition: int, stream: int) -> None:
@@ -243,9 +251,7 @@ async def _warm_up(task: LoadTask, measurement: Measurement) -> None:
             message = {"role": "user", "content": f"[warm-up {number + 1}] {backwards}"}
             await measurement.warm_up(ChatRequest(0, "warm-up", 0, stream, (message,)))
 
-    async with asyncio.TaskGroup() as workers:
-        for stream in range(min(task.point.concurrency, task.warmup)):
-            workers.create_task(worker(stream))
+    await _all_at_once(worker, range(min(task.point.concurrency, task.warmup)))
 
 
 def _script(task: LoadTask) -> Script:

@@ -12,7 +12,8 @@ from ddconsole.load.task import LoadReport
 BUSY = 0.85
 """Share of one core at which the load generator counts as near its limit: each of its processes is one event loop."""
 LAG_SHARE, LAG_LEAST = 0.1, 0.005
-"""A mean delay of the event loop beyond both, as a share of the TTFT and in seconds, is in the figures."""
+"""A mean delay of the event loop beyond both, as a share of the TTFT and in seconds, is told: the kernel's times stand,
+but what a stream got meanwhile is one read, and its next request goes out late."""
 IN_FLIGHT_SHARE = 0.9
 SEND_DELAY_LEAST = 0.05
 """Seconds by which an open loop may be late with a request, once."""
@@ -65,7 +66,8 @@ def generator_flags(point: WorkloadPoint, figures: Summary, report: LoadReport) 
         flags.append(f"the load generator used {share:.0%} of a core: the figures may be its limit, not the server's")
     lag = report.mean_loop_lag
     if lag is not None and lag > max(LAG_LEAST, LAG_SHARE * (figures.ttft or 0.0)):
-        flags.append(f"the load generator was {lag * 1000:.0f} ms late on the mean: so are its times")
+        late = f"the load generator was {lag * 1000:.0f} ms late on the mean"
+        flags.append(f"{late}: so are its requests, and chunks of a stream that came within that time share one time")
     in_flight = report.achieved_concurrency
     asked = point.concurrency if point.kind == "closed-loop" and point.concurrency > 1 else 0
     if in_flight is not None and in_flight < IN_FLIGHT_SHARE * asked:

@@ -63,7 +63,7 @@ class LoadProcesses:
         else:
             result = await self._shared(task, number, on_progress)
         if result.report is not None:
-            self._share_of_a_stream = share_of_a_stream(result.report) or self._share_of_a_stream
+            self._share_of_a_stream = share_of_a_stream(result.report, task.point) or self._share_of_a_stream
         return result
 
     async def cancel(self, cell: str, attempt: int) -> None:

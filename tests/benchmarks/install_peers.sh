@@ -16,10 +16,7 @@ install() {
       local site; site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
       mkdir -p "$site/vllm-0.32.0+cpu.dist-info"
       printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n' > "$site/vllm-0.32.0+cpu.dist-info/METADATA" ;;
-    sglang)  # its benchmark alone: without the engine's kernels
-      "$pip" install --quiet --no-deps sglang==0.5.23 &&
-      "$pip" install --quiet "$torch" aiohttp requests numpy tqdm transformers datasets pillow pybase64 psutil pyzmq \
-        orjson packaging setproctitle ipython pydantic ;;
+    sglang) "$pip" install --quiet sglang==0.5.23 ;;  # its benchmark imports the engine: 9 GB with what CUDA needs
     guidellm) "$pip" install --quiet "$torch" guidellm==0.8.1 ;;
     aiperf) "$pip" install --quiet aiperf==0.13.0 ;;
   esac
@@ -27,6 +24,11 @@ install() {
 
 for name in "$@"; do
   [ -e "$folder/$name/installed" ] && continue
+  if [ "$name" = sglang ] && [ -n "${DDCONSOLE_SGLANG_PYTHON:-}" ]; then  # one that is here already
+    mkdir -p "$folder/sglang/bin" && touch "$folder/sglang/installed"
+    printf '#!/bin/sh\nexec "%s" "$@"\n' "$DDCONSOLE_SGLANG_PYTHON" > "$folder/sglang/bin/python" && chmod +x "$folder/sglang/bin/python"
+    continue
+  fi
   mkdir -p "$folder"
   if install "$name"; then touch "$folder/$name/installed"; else echo "$name could not be installed" >&2; rm -rf "${folder:?}/$name"; fi
 done

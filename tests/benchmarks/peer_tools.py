@@ -55,6 +55,8 @@ class Tool:
     told: Callable[[Path, Load], Told]
     counts_first_chunk: bool = False
     """Whether its TPOT leaves out all tokens of the first chunk, and not just one."""
+    offline: bool = True
+    """Whether it takes a tokenizer from a folder when it is told to ask no hub."""
     home: str = ""
     """Its folder below `.peers`; empty for our own."""
 
@@ -219,5 +221,5 @@ TOOLS = (
     Tool("vllm bench serve", _vllm, _vllm_told, home="vllm"),
     Tool("sglang.bench_serving", _sglang, _sglang_told, home="sglang"),
     Tool("guidellm", _guidellm, _guidellm_told, home="guidellm"),
-    Tool("aiperf", _aiperf, _aiperf_told, home="aiperf"),
+    Tool("aiperf", _aiperf, _aiperf_told, offline=False, home="aiperf"),
 )

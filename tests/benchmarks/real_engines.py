@@ -38,19 +38,20 @@ from ddconsole.runner.server_api import HttpServerApi
 from tests.benchmarks.own_load import measured
 from tests.benchmarks.peer_tools import PEERS, ROOT
 
-PASSES = 5
+PASSES = 3
 STREAMS = 2
-TOKENS = 96
+TOKENS = 192
 PROMPTS = tuple(
-    Prompt(f"p{number}", text)
+    Prompt(f"p{number}", f"# {number}\n{text}")
     for number, text in enumerate(
-        (
+        2
+        * (
             "def add(a, b):", "class Stack:", "import os\nimport sys\n", "for line in open(path):", "def fibonacci(n):",
             "with open(name) as file:", "try:\n    value = int(text)", "def read(self, size=-1):",
         )
     )
 )  # fmt: skip
-_T_95 = {4: 2.776}
+_T_95 = {2: 4.303, 4: 2.776}
 """Student's t for 95 %, by degrees of freedom."""
 _READY = 120.0
 
@@ -63,6 +64,7 @@ class Row:
     told: int
     counted: int | None
     by_peer: int | None
+    lost_by_peer: int
     rates: Sequence[float]
     peer_rates: Sequence[float]
     acceptance: float | None
@@ -76,16 +78,14 @@ class Row:
     def __str__(self) -> str:
         mean = statistics.fmean(self.rates)
         peer = statistics.fmean(self.peer_rates) if self.peer_rates else None
-        cells = [
-            self.server, self.told, self.counted, "–" if self.by_peer is None else self.by_peer,
-            f"{mean:.1f} ± {self.half:.1f}",
-            "–" if peer is None else f"{peer:.1f} ({'within' if abs(peer - mean) <= self.half else 'outside'})",
-            _two(self.acceptance), _two(self.engine_acceptance),
-        ]  # fmt: skip
+        peer_tokens = "–" if self.by_peer is None else f"{self.by_peer} ({self.lost_by_peer} requests lost)"
+        where = "–" if peer is None else f"{peer:.1f} ({'within' if abs(peer - mean) <= self.half else 'outside'})"
+        lengths = (_three(self.acceptance), _three(self.engine_acceptance))
+        cells = (self.server, self.told, self.counted, peer_tokens, f"{mean:.1f} ± {self.half:.1f}", where, *lengths)
         return "| " + " | ".join(map(str, cells)) + " |"
 
 
-def _two(value: float | None) -> str:
+def _three(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
@@ -215,7 +215,7 @@ async def compare(kind: str, *, drafting: bool) -> Row:
     start, environment = start_of(kind, drafting=drafting)
     adapter: Engine = engine(kind)
     records: list[RequestRecord] = []
-    rates, peer_rates, by_peer = [], [], 0
+    rates, peer_rates, by_peer, lost = [], [], 0, 0
     before, after = Counters(), Counters()
     counted, steps = 0, []
     async with server(start, kind, environment) as api:
@@ -234,6 +234,7 @@ async def compare(kind: str, *, drafting: bool) -> Row:
             if told is not None:
                 peer_rates.append(float(told["output_throughput"]))
                 by_peer += int(told["total_output_tokens"])
+                lost += len(PROMPTS) - int(told["completed"])
     ours = [one for one, _, _ in steps if one is not None]
     length = sum(one.tokens for one in ours) / sum(one.steps or 0 for one in ours) if ours and drafting else None
     return Row(
@@ -241,6 +242,7 @@ async def compare(kind: str, *, drafting: bool) -> Row:
         sum(one.output_tokens or 0 for one in records),
         counted,
         by_peer if peer_rates else None,
+        lost,
         rates,
         peer_rates,
         length,
@@ -265,6 +267,7 @@ def engine_acceptance(spans: Sequence[tuple[Counters, Counters]], requests: int)
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the server that runs is ended all the same
     kinds = sys.argv[1:] or ["llamacpp"]
     head = (
         "| server | tokens: ours | engine's counter | peer | server tok/s: ours | peer | acceptance: ours | engine's |"

@@ -71,9 +71,10 @@ def test_what_was_seen_decides_and_the_machine_limits_it() -> None:
 
 def test_a_stream_takes_its_part_of_what_was_used() -> None:
     """1 s of CPU in 10 s with 8 in flight."""
-    assert share_of_a_stream(QUIET) == pytest.approx(1.0 / 10 / 8)
-    assert share_of_a_stream(replace(QUIET, wall_seconds=0.4)) is None
-    assert share_of_a_stream(replace(QUIET, achieved_concurrency=None)) is None
+    assert share_of_a_stream(QUIET, point(concurrency=9)) == pytest.approx(1.0 / 10 / 8)
+    assert share_of_a_stream(replace(QUIET, wall_seconds=0.4), point()) is None
+    # A warm-up sends one request a stream, all at once.
+    assert share_of_a_stream(replace(QUIET, achieved_concurrency=None), point(concurrency=5)) == 1.0 / 10 / 5
 
 
 def test_of_several_processes_the_busiest_is_flagged() -> None:
