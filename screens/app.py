@@ -18,6 +18,7 @@ from textual.worker import Worker, WorkerState
 
 from ddconsole.core import states as st
 from ddconsole.core.actions import BY_ID, Action, Place
+from ddconsole.core.coming_back import come_back
 from ddconsole.core.duration import History
 from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import cell_label
@@ -252,7 +253,7 @@ class ConsoleApp(App[int]):
     def _leave_question(self) -> Question:
         feed = self.session.feed
         active = feed.state.phase is not st.RunPhase.ENDED and feed.link.phase is not LinkPhase.OFFLINE
-        goes_on = [f"nothing: the sweep goes on on {feed.host}", f"come back with: ddconsole attach {feed.run}"]
+        goes_on = [f"nothing: the sweep goes on on {feed.host}", f"come back with: {come_back(feed.run, feed.host)}"]
         return Question(
             title="Leave the console?",
             where=f"{feed.host}, run {feed.run}",
@@ -336,7 +337,7 @@ async def run_console(
     code = await app.run_async(mouse=mouse)
     if app.crash_file is not None:
         sys.stderr.write(
-            f"The console has a defect and closed. The sweep on {feed.host} goes on: ddconsole attach {feed.run}\n"
+            f"The console has a defect and closed. The sweep on {feed.host} goes on: {come_back(feed.run, feed.host)}\n"
             f"What happened stands in {app.crash_file}\n"
         )
     return 0 if code is None else code

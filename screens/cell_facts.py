@@ -22,6 +22,13 @@ class CellFacts:
     age: float | None
     """Seconds since anything was heard, when the link is not up."""
     left: float | None = None
+    """Seconds that one round of the cell is foretold to take, from its beginning."""
+    basis: str = ""
+    """What that is taken from."""
+    steers: bool = True
+    """This console may give commands: it has control, or nobody else has."""
+    may_take: bool = False
+    """It may take control."""
 
     @property
     def deployment(self) -> Deployment:

@@ -179,6 +179,13 @@ def _next(facts: CellFacts) -> Line:
         names = ["cell-log", *(name for name in names if name != "cell-log")]
     if isinstance(cause, st.Cause) and cause.retry is st.Retry.NEVER:
         names = ["skip", *(name for name in names if name != "skip")]
+    if not facts.steers:
+        names = [
+            *(["take-control"] if facts.may_take else []),
+            *(name for name in names if BY_ID[name].command is None),
+        ]
+    if not names:
+        return EMPTY
     spans: list[Span] = [(" next    ", Role.DIM)]
     for number, name in enumerate(names):
         action = BY_ID[name]
@@ -233,14 +240,21 @@ def _running(facts: CellFacts, running: st.Running, width: int) -> list[Line]:
         spans.append((f"{progress.requests_done}/{progress.requests_planned} requests{failed}", Role.PLAIN))
     if live.acceptance is not None:
         spans.append((f"accept {live.acceptance:.2f}", Role.PLAIN))
-    left = "" if facts.left is None else f", ~{clock_time(max(0.0, facts.left - (facts.now - running.since)))} left"
-    spans.append((f"{gone} gone{left}", Role.DIM))
+    spans.append((f"{gone} gone{_time_left(facts, running)}", Role.DIM))
     lines = [fitted(spans, width)]
     if facts.age is not None:
         lines += labelled("unknown", f"not heard for {facts.age:.0f} s: these are the last known values", Role.WARN)
     if facts.row.stop_requested:
         lines += labelled("asked", "its requests are being ended", Role.WARN, width=width)
     return lines
+
+
+def _time_left(facts: CellFacts, running: st.Running) -> str:
+    """What is left of the cell; nothing is promised of one that takes longer than was foretold."""
+    if facts.left is None:
+        return ""
+    left = facts.left - (facts.now - running.since)
+    return f", ~{clock_time(left)} left" if left > 0 else f", {clock_time(-left)} longer than foretold"
 
 
 def _pending(facts: CellFacts, width: int) -> list[Line]:
@@ -259,9 +273,7 @@ def _pending(facts: CellFacts, width: int) -> list[Line]:
         when = f"with the next launch of {facts.deployment.label}; {start_in_words(state, facts.deployment)}"
     lines += labelled("when", when, width=width, most=2)
     if facts.left is not None:
-        lines += labelled(
-            "takes", f"about {clock_time(facts.left)}, by what was measured so far", Role.DIM, width=width
-        )
+        lines += labelled("takes", f"about {clock_time(facts.left)}, {facts.basis}", Role.DIM, width=width)
     return lines
 
 

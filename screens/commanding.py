@@ -6,6 +6,7 @@ from textual.app import App
 
 from ddconsole.core import states as st
 from ddconsole.core.actions import Action, Danger, refusal, targets
+from ddconsole.core.coming_back import come_back
 from ddconsole.core.command_cost import cost
 from ddconsole.core.preconditions import seen
 from ddconsole.core.run_state import CellRow
@@ -41,8 +42,6 @@ _TITLES: dict[st.CellCommand | st.RunCommand, str] = {
     st.RunCommand.STOP: "Stop the whole sweep now?",
     st.RunCommand.WAIVE: "Leave what was stopped as it is?",
 }
-
-_ABOUT_DEBTS = (st.RunCommand.SETTLE, st.RunCommand.WAIVE)
 
 
 class Commander:
@@ -94,10 +93,11 @@ class Commander:
         """Why it cannot be told now; empty where it can."""
         feed = self._session.feed
         if feed.link.phase is LinkPhase.OFFLINE:
-            return "this run is read from disk: it cannot be told anything. Attach to its host to go on with it"
+            asks = come_back(feed.run, feed.host)
+            return f"this run is read from disk and cannot be told anything: {asks} asks its host"
         if feed.link.phase not in {LinkPhase.UP, LinkPhase.SILENT}:
             return f"the link to {feed.host} is {feed.link.phase}: nothing can be told to the sweep now (ctrl+r tries)"
-        if action.command in _ABOUT_DEBTS and not feed.state.debts:
+        if action.command in st.ABOUT_DEBTS and not feed.state.debts:
             return "this run has stopped no unit that is not back"
         return refusal(action, feed.state, rows)
 

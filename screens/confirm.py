@@ -19,6 +19,8 @@ KEYS_IGNORED_FOR = 0.3
 """Seconds after it opened in which keys are ignored: what was typed for something else answers nothing."""
 _MOST_TARGETS = 8
 _WIDTH = 72
+_FRAME = 4
+"""Columns of border and padding; the stylesheet lets the box have nine tenths of the screen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class ConfirmScreen(Dialog[bool]):
         """Ask again, as things stand now. The app may call while the screen comes up or goes."""
         if not self.query("#asked"):
             return
-        lines = question_lines(self._ask(), min(_WIDTH, self.app.size.width - 6))
+        lines = question_lines(self._ask(), min(_WIDTH, self.app.size.width * 9 // 10 - _FRAME))
         view = self.query_one("#asked", LinesView)
         view.styles.height = min(len(lines), max(3, self.app.size.height - 4))
         view.set_lines(lines)

@@ -193,7 +193,7 @@ def alert_line(session: Session, width: int) -> Line:
     if alert is None:
         return EMPTY
     room = width - len(alert.keys) - 3
-    return line((" " + cut(shown(alert.text), room), alert.role), ("  " + alert.keys, Role.KEY))
+    return line((" " + alert.said(room), alert.role), ("  " + alert.keys, Role.KEY))
 
 
 def _run_alert(state: RunState) -> Alert | None:

@@ -148,7 +148,7 @@ class EditCellScreen(Dialog[Changes | None]):
             lines = self._verdict(self.changes(), width)
         except EditProblem as problem:
             self.problem = problem
-            lines = labelled(shown(problem.field)[:7], problem.text, Role.BAD, width=width, most=2)
+            lines = labelled(shown(problem.field), problem.text, Role.BAD, width=width, most=2)
             lines += labelled("do", problem.do, width=width, most=1) if problem.do else []
         for field in self.query(Input):
             field.set_class(self._is_wrong(field), "wrong")

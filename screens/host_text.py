@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
+from ddconsole.core.ages import age_in_words
 from ddconsole.core.host_state import GpuState, HostState, NumaNode
 from screens.hardware_text import bar, number, rate, share, throttling, trouble_of
 from screens.host_facts import GIB, HostFacts, gpu_users
 from screens.host_sections import SECTIONS
 from screens.placement_lines import crossing_lines
 from screens.spans import EMPTY, Line, Role, Span, cut, fitted, joined, line, shown
-from screens.widgets.status_header import age_in_words
 
 _PRESSED = 1.0
 """Percent of time in which something waits, from which it is worth a word."""

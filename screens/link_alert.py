@@ -1,8 +1,10 @@
 """What is wrong with the link, in one line: since when, what goes on meanwhile, and when it is tried again."""
 
+import re
 import time
 
 from ddconsole.core import states as st
+from ddconsole.core.ages import age_in_words
 from ddconsole.core.run_state import RunState
 from ddconsole.link.client import LinkPhase, LinkState
 from screens.spans import Role
@@ -19,7 +21,7 @@ _TRY = "ctrl+r try now"
 
 
 def link_alert(state: RunState, link: LinkState, host: str, now: float) -> Alert | None:
-    """What to say of the link; None where it is as it should be.
+    """What to say of the link; None where it is as it should be. What matters most comes first: lines are cut.
 
     Args:
         state: of the run.
@@ -27,31 +29,41 @@ def link_alert(state: RunState, link: LinkState, host: str, now: float) -> Alert
         host: where it runs.
         now: wall time of the console, as the link's times are.
     """
-    goes_on = "" if state.phase is st.RunPhase.ENDED else ", sweep goes on"
+    goes_on = "" if state.phase is st.RunPhase.ENDED else "; sweep goes on"
     since = clock_of_day(link.heard if link.heard is not None else link.since)
     match link.phase:
         case LinkPhase.UP:
             return None
         case LinkPhase.OFFLINE:
-            return Alert(link.detail, "", Role.WARN) if state.phase is not st.RunPhase.ENDED and link.detail else None
+            return _offline_alert(state, link, host, now)
         case LinkPhase.CONNECTING:
             waits = link.next_try is not None
-            trying = f"; {next_try(link, now)}" if waits else ""
-            return Alert(f"connecting to {host}: {link.detail}{trying}", _TRY if waits else "", Role.WARN)
+            after = f"; try in {max(0.0, link.next_try - now):.0f} s" if link.next_try is not None else ""
+            return Alert(f"connecting to {host}", _TRY if waits else "", Role.WARN, short_reason(link, host), after)
         case LinkPhase.DOWN:
-            return Alert(f"{link.detail or f'no answer from {host}'}. Values are old{goes_on}.", _TRY, Role.BAD)
+            why = " → ".join(filter(None, (short_reason(link, host), link.detail.partition(" → ")[2])))
+            return Alert("", _TRY, Role.BAD, why or f"no answer from {host}", goes_on)
         case LinkPhase.SILENT:
-            return Alert(f"nothing heard since {since}{goes_on}: {link.detail}", "", Role.WARN)
+            return Alert(f"nothing heard since {since}", "", Role.WARN, short_reason(link, host), goes_on)
         case LinkPhase.STALLED | LinkPhase.AGENT_GONE | LinkPhase.RECONNECTING:
-            what = _LOST_WORDS[link.phase]
-            return Alert(f"{what} since {since}{goes_on}; {next_try(link, now)}", _TRY, Role.BAD)
+            waits = link.next_try is not None and link.next_try > now
+            text = f"{_LOST_WORDS[link.phase]} {since}" + ("" if waits else ", trying")
+            after = f"; try in {link.next_try - now:.0f} s{goes_on}" if waits and link.next_try is not None else goes_on
+            return Alert(text, _TRY, Role.BAD, short_reason(link, host), after)
 
 
-def next_try(link: LinkState, now: float) -> str:
-    """`next try in 4 s: why`, or what is being done."""
-    if link.next_try is None or link.next_try <= now:
-        return f"trying: {link.detail}" if link.detail else "trying"
-    return f"next try in {link.next_try - now:.0f} s: {link.detail}"
+def _offline_alert(state: RunState, link: LinkState, host: str, now: float) -> Alert | None:
+    """Of a copy whose host is lost: why, and how old it is."""
+    if link.lost:
+        age = f"; the copy here is {age_in_words(now - link.heard)} old" if link.heard is not None else ""
+        return Alert(f"{host} lost", "", Role.WARN, short_reason(link, host), age)
+    return Alert(link.detail, "", Role.WARN) if state.phase is not st.RunPhase.ENDED and link.detail else None
+
+
+def short_reason(link: LinkState, host: str) -> str:
+    """Why, without what stands beside it on the screen or helps only who looks it up: host, error numbers, advice."""
+    text = (link.lost or link.detail).partition(" → ")[0].removeprefix(f"{host}: ")
+    return re.sub(r"\bE\d{3} |\[Errno -?\d+\] ", "", text.removeprefix("the link was lost: "))
 
 
 def clock_of_day(wall: float) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ddconsole.core import states as st
-from ddconsole.core.duration import Estimates, History, estimates_for, remaining, stream_tokens
+from ddconsole.core.duration import Estimates, History, estimates_for, launch_left, stream_tokens, waiting
 from ddconsole.core.row_text import Baselines, LiveFigures, RowText, baselines, row_text
 from ddconsole.core.run_state import CellRow, RunState
 from ddconsole.core.sweep import Deployment, WorkloadPoint
@@ -41,7 +41,7 @@ class RowBook:
         self._history = history
         self._state: RunState | None = None
         self._cells: Mapping[str, CellRow] = {}
-        self._left: tuple[RunState, float, float | None] | None = None
+        self._waiting: tuple[RunState, float, float | None] | None = None
         self.rows: dict[str, RowText] = {}
         self.baselines: Baselines = {}
         self.estimates = remembered(Estimates())
@@ -108,16 +108,18 @@ class RowBook:
         return self.estimates.cell_seconds(deployment, row.cell.point)
 
     def run_left(self) -> float | None:
-        """Seconds until the sweep is through; looked at anew at most once a second, and when the run has moved on."""
+        """Seconds until the sweep is through; what waits is summed anew once a second, if the run moved on."""
         now, state = self._feed.now(), self._feed.state
-        if self._left is None or (self._left[0] is not state and now - self._left[1] >= 1.0):
-            self._left = (state, now, remaining(state, self.estimates, now).total)
-        _, at, total = self._left
+        if self._waiting is None or (self._waiting[0] is not state and now - self._waiting[1] >= 1.0):
+            self._waiting = (state, now, waiting(state, self.estimates))
+        later = self._waiting[2]
+        if later is None:
+            return None
         running = state.running_cell()
-        if running is not None and total is not None:
-            total += self.cell_seconds(running) - self._estimated(running)
-        paused = state.phase is st.RunPhase.PAUSED and running is None
-        return None if total is None else max(0.0, total - (0.0 if paused else now - at))
+        rest = 0.0
+        if running is not None and isinstance(running.state, st.Running):
+            rest = max(0.0, self.cell_seconds(running) - (now - running.state.since))
+        return later + rest + launch_left(state, self.estimates, now)
 
     def _changed_cells(self, state: RunState) -> set[str]:
         if state.cells is self._cells:

@@ -28,6 +28,7 @@ from screens.keys import bindings_at
 from screens.page import PageScreen
 from screens.session import Session
 from screens.spans import Line, Role, line
+from screens.taking_control import other_controller
 from screens.until import UntilScreen
 from screens.widgets.line_bar import LineBar
 from screens.widgets.lines_view import LinesView
@@ -175,6 +176,9 @@ class SweepScreen(ConsoleScreen):
             host=feed.host_state,
             age=age,
             left=self.session.book.cell_seconds(row),
+            basis=self.session.book.estimates.basis,
+            steers=not feed.readonly and other_controller(feed) is None,
+            may_take=not feed.readonly and other_controller(feed) is not None,
         )
 
     def rows_for_hints(self) -> Sequence[CellRow]:
@@ -226,6 +230,8 @@ class SweepScreen(ConsoleScreen):
         why = self._commander.why_not(BY_ID["until"], ())
         if why:
             self.tell(why, bad=True)
+            return
+        if self._commander.asked_for_control(BY_ID["until"]):
             return
         self.app.push_screen(UntilScreen(self.session.feed.state), told)
 

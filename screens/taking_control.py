@@ -19,6 +19,7 @@ from screens.spans import Role, cut, shown
 FRESH = 60.0
 """Seconds for which the loss of control is said before anything but the link."""
 _LONGEST_NAME = 28
+_SHORTEST_REASON = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,31 @@ class Alert:
     text: str
     keys: str
     role: Role
+    reason: str = ""
+    """Why; where it is long, it is cut before anything behind it is."""
+    after: str = ""
+
+    def said(self, room: int) -> str:
+        """All of it in so many characters."""
+        if not self.reason:
+            return cut(shown(self.text + self.after), room)
+        head = f"{shown(self.text)}: " if self.text else ""
+        after = shown(self.after)
+        reason = cut(shown(self.reason), max(_SHORTEST_REASON, room - len(head) - len(after)))
+        return cut(f"{head}{reason}{after}", room)
 
 
 def other_controller(feed: RunFeed) -> Controller | None:
-    """The other console that has control; None where nobody has it, or this one."""
+    """The other console that has control; None where nobody has it, this one, or one of this operator that is gone."""
     if feed.link.phase is LinkPhase.OFFLINE or feed.has_control():
+        return None
+    controller = feed.state.controller
+    return None if may_take_unasked(controller, feed.identity.by, feed.watchers) else controller
+
+
+def own_console_gone(feed: RunFeed) -> Controller | None:
+    """A console of this operator that had control and is not there any more: the next command takes it over."""
+    if feed.link.phase is LinkPhase.OFFLINE or feed.has_control() or other_controller(feed) is not None:
         return None
     return feed.state.controller
 
@@ -47,6 +68,12 @@ def lost_control(feed: RunFeed, before: RunState, after: RunState) -> bool:
 def control_alert(session: Session) -> Alert | None:
     """What a console that only watches is told."""
     feed = session.feed
+    gone = own_console_gone(feed)
+    if gone is not None:
+        seen = is_there(feed.state, feed.watchers, time.time() - feed.watchers_at)
+        where = f" at {gone.where}" if gone.where else ""
+        takes = "" if feed.readonly else ": your next command takes control"
+        return Alert(f"Your console{where}, which has control, is gone, {seen}{takes}", "", Role.ACCENT)
     controller = other_controller(feed)
     if controller is None:
         return None
@@ -92,9 +119,7 @@ class ControlDesk:
 
     def must_ask(self) -> bool:
         """Whether a command would be refused because another console has control."""
-        feed = self._session.feed
-        controller = other_controller(feed)
-        return controller is not None and not may_take_unasked(controller, feed.identity.by, feed.watchers)
+        return other_controller(self._session.feed) is not None
 
     def take(self) -> None:
         """Take control: at once where it is nobody's, else after asking."""

@@ -16,6 +16,7 @@ from ddconsole.core.own_process import own_process
 
 if TYPE_CHECKING:
     from ddconsole.agent.boot_unit import BootUnit
+    from ddconsole.agent.last_life import LastLife
     from ddconsole.agent.placement import Placed
     from ddconsole.agent.service import Service
 
@@ -98,6 +99,7 @@ def _keep(argv: list[str]) -> int:
 async def _serve(arguments: argparse.Namespace) -> int:
     from ddconsole.agent.api import application  # noqa: PLC0415
     from ddconsole.agent.boot_unit import BootUnit  # noqa: PLC0415  # the keeper stays at a few megabytes
+    from ddconsole.agent.last_life import LastLife  # noqa: PLC0415
     from ddconsole.agent.listening import Listening  # noqa: PLC0415
     from ddconsole.agent.service import Service  # noqa: PLC0415
     from ddconsole.agent.socket_folder import UnsafeSocket  # noqa: PLC0415
@@ -119,14 +121,19 @@ async def _serve(arguments: argparse.Namespace) -> int:
         return 2
     service = Service(runs, clock_from_environment())
     service.held = arguments.held or ""
-    await service.start()
+    life = LastLife(state, service.boot)
+    await service.start(life.explanation())
     owing = asyncio.create_task(_keep_owed(service, BootUnit(state, path, runs)))
+    living = asyncio.create_task(_keep_note(life))
     await listening.serve(application(service))
     await _until_told(service.is_idle, service.quit)
     await listening.end()
     owing.cancel()
+    living.cancel()
+    if service.active_run is None:
+        life.end()
     await service.stop()
-    listening.release()
+    listening.leave()
     return 0
 
 
@@ -139,6 +146,14 @@ async def _keep_owed(service: "Service", boot: "BootUnit") -> None:
             await asyncio.to_thread(boot.owe, owed)
             service.after_reboot = boot.words
             done = owed
+        await asyncio.sleep(_LOOK)
+
+
+async def _keep_note(life: "LastLife") -> None:
+    """For the agent after this one, should this one end without a word."""
+    await asyncio.to_thread(life.begin)
+    while True:
+        life.touch()
         await asyncio.sleep(_LOOK)
 
 

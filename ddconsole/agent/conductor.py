@@ -14,6 +14,7 @@ from ddconsole.agent.journal import Journal
 from ddconsole.agent.launch_orders import LaunchOrders
 from ddconsole.agent.launcher import Launcher
 from ddconsole.agent.takeover import RunnerEvents, bury, clean
+from ddconsole.agent.xid_watch import XidWatch
 from ddconsole.core import states as st
 from ddconsole.core.clock import Clock
 from ddconsole.core.control import Control, control_to_json
@@ -97,6 +98,9 @@ class Conductor:
         self.trouble = ""
         """What keeps the sweep from going on, while that cannot stand in the journal."""
         self._deadline = DeadlineWatch(journal, clock)
+        self._xids = XidWatch()
+        self.agent_before = ""
+        """Why the agent before this one may have ended, where that is known: what died with it did so too."""
 
     def wake(self) -> None:
         """Look at once: a command was taken."""
@@ -220,6 +224,8 @@ class Conductor:
         after = self.journal.state.launches[live.number]
         if not alive and after.state.phase in st.LIVE_LAUNCH_PHASES:
             why = "the runner died" if after.pid else "the runner died before it started the server"
+            why = f"{why}; {self.agent_before}" if self.agent_before else why
+            self.agent_before = ""
             told = await self._launcher.bury(self.run.launch(live.number))
             why = f"{why} ({told})" if told else why
             await bury(self.journal, self.run, after, self._engine, why, self._clock)
@@ -252,6 +258,7 @@ class Conductor:
         because = pause_reason(state)
         if live is not None and isinstance(live.state, st.Dirty):
             because = f"launch {live.number} left something behind: {'; '.join(live.state.holders)}"
+        because = because or self._xids.look(self._orders.seen, _gpus_of(state))
         free = shutil.disk_usage(self.run.path).free
         if free < _SPACE_NEEDED:
             because = f"disk full: {free // 1024} KiB free in {self.run.path.parent}; free space, then resume"
@@ -363,3 +370,10 @@ class Conductor:
                     )
                 ]
             )
+
+
+def _gpus_of(state: RunState) -> frozenset[int]:
+    """GPUs that a launch of the run uses, or is still to use."""
+    live = state.live_launch()
+    used = [*state.deployments_left(), *([state.deployments[live.deployment]] if live is not None else [])]
+    return frozenset(gpu for one in used for gpu in one.placement.gpus)

@@ -65,10 +65,10 @@ def _events(state: RunState, left: float, *, over: bool, at: float) -> list[Even
     back = tuple(row.cell.id for row in dropped_cells(state) if row.cell.id in found.kept)
     if back:
         events.append(CellsPutBack(back, "it fits before the deadline"))
-    for name, (needs, remains) in found.dropped.items():
+    for name, (needs, remains) in reversed(tuple(found.dropped.items())):
         if isinstance(state.cells[name].state, st.Pending):
-            time = f"it needs about {seconds_in_words(needs)}, {seconds_in_words(remains)} are left for it"
-            events.append(CellsSkipped((name,), BY_DEADLINE, f"does not fit before {state.deadline.text}: {time}"))
+            because = f"does not fit before {state.deadline.text}: {_why(needs, remains)}"
+            events.append(CellsSkipped((name,), BY_DEADLINE, because))
     if over:
         running = state.running_cell()
         if running is not None and isinstance(running.state, st.Running) and not running.stop_requested:
@@ -77,3 +77,9 @@ def _events(state: RunState, left: float, *, over: bool, at: float) -> list[Even
         if state.phase in (st.RunPhase.PAUSED, st.RunPhase.DRAINING):
             events.append(RunStopping(BY_DEADLINE))
     return events
+
+
+def _why(needs: float, remains: float) -> str:
+    if needs <= remains:
+        return "what comes before it does not either"
+    return f"it needs about {seconds_in_words(needs)}, {seconds_in_words(remains)} are left for it"

@@ -67,6 +67,11 @@ class LaunchOrders:
             gpu_uuids=_uuids(host, deployment.placement.gpus),
         )
 
+    @property
+    def seen(self) -> HostState | None:
+        """The machine as it was sampled last."""
+        return self._host()
+
     async def host(self) -> HostState | None:
         """The machine as it was sampled last, else now; None when it cannot be had."""
         return self._host() or await _sample()

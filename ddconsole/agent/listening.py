@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from ddconsole.agent.socket_folder import UnsafeSocket, identity_of, is_at, listen, lock, private_folder
+from ddconsole.agent.socket_folder import UnsafeSocket, clear_away, identity_of, is_at, listen, lock, private_folder
 
 _LOOK = 3.0
 """Real seconds between two looks: a console that finds nothing waits longer than that for an agent to answer."""
@@ -69,6 +69,12 @@ class Listening:
             await asyncio.gather(self._watching, return_exceptions=True)
         if self._runner is not None:
             await self._runner.cleanup()
+
+    def leave(self) -> None:
+        """Let the lock go for good, and leave nothing in /tmp."""
+        if self._held is not None and is_at(self._lock_path, self._lock_identity):
+            clear_away(self._path)
+        self.release()
 
     def release(self) -> None:
         """Let the lock go."""

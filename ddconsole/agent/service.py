@@ -35,9 +35,9 @@ from ddconsole.agent.telemetry import Telemetry
 from ddconsole.core import states as st
 from ddconsole.core.clock import Clock, ScaledClock
 from ddconsole.core.commands import decide
-from ddconsole.core.deadline import deadline_in_words, next_time_of_day
+from ddconsole.core.deadline import NO_DEADLINE, deadline_in_words, next_time_of_day
 from ddconsole.core.displacing import displaced_of
-from ddconsole.core.events import DeadlineSet, Event
+from ddconsole.core.events import DeadlineSet, Event, Warned
 from ddconsole.core.run_state import RunState
 from ddconsole.core.states import RunCommand
 from ddconsole.core.sweep import Deployment
@@ -93,6 +93,7 @@ class Service:
         """Streams that are open."""
         self.quit = asyncio.Event()
         """Set when a console told the agent to leave."""
+        self._agent_before = ""
         self.problems: list[str] = []
         """What could not be taken over at the start, for people."""
         self.held = ""
@@ -102,8 +103,18 @@ class Service:
 
     # --- life
 
-    async def start(self) -> None:
-        """Take over the run that was active when the last agent ended, if any; else settle what ended runs owe."""
+    @property
+    def boot(self) -> str:
+        """The boot token of now."""
+        return self._boot.token
+
+    async def start(self, agent_before: str = "") -> None:
+        """Take over the run that was active when the last agent ended, if any; else settle what ended runs owe.
+
+        Args:
+            agent_before: why the agent before this one may have ended without a word, where that is known.
+        """
+        self._agent_before = agent_before
         if not self._take_over(lambda state: state.phase is not st.RunPhase.ENDED or state.live_launch() is not None):
             self._settling = asyncio.create_task(self._settle_ended_runs(), name="debts of ended runs")
 
@@ -127,7 +138,7 @@ class Service:
                 submission = read_submission(run)
                 if self._is_of_another_clock(submission):
                     continue
-                self._conduct(run, submission)
+                self._explain(self._conduct(run, submission))
             except JournalHeld:
                 continue
             except (JournalDamaged, JournalNewer, OSError, ValueError, KeyError) as problem:
@@ -138,6 +149,14 @@ class Service:
                 continue
             return True
         return False
+
+    def _explain(self, conductor: Conductor) -> None:
+        """Say what ended the agent that conducted an unfinished run before, where that is known."""
+        text, self._agent_before = self._agent_before, ""
+        if text and conductor.active:
+            conductor.agent_before = text
+            conductor.journal.append([Warned(text, "agent")])
+            self.problems.append(f"{conductor.run.path.name}: {text}")
 
     def _is_of_another_clock(self, submission: Submission) -> bool:
         """A rehearsal is no business of a real agent, nor the other way round, though they share a folder."""
@@ -236,13 +255,13 @@ class Service:
         until = command.changes.get("until")
         if command.name != RunCommand.UNTIL or not until:
             return command
-        if until == "none":
-            return replace(command, changes={"at": "0", "text": "none"})
+        if until == NO_DEADLINE:
+            return replace(command, changes={"at": "0", "text": NO_DEADLINE})
         now = self.clock.now()
         try:
             at = next_time_of_day(str(until), now)
         except ValueError:
-            return replace(command, changes={})
+            return command
         return replace(command, changes={"at": str(at), "text": deadline_in_words(at, now)})
 
     async def _watch(self, conductor: Conductor, smoking: Callable[[], Coroutine[Any, Any, None]]) -> None:

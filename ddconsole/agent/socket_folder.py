@@ -42,13 +42,28 @@ def lock(path: Path) -> int | None:
     """
     if _holds_deleted_lock(path):
         return None
-    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    file = Path(f"{path}.lock")
+    while True:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        about = os.fstat(descriptor)
+        if is_at(file, (about.st_dev, about.st_ino)):
+            return descriptor
+        # An agent that left took the file away after it was opened here: what is locked is nobody's lock.
         os.close(descriptor)
-        return None
-    return descriptor
+
+
+def clear_away(path: Path) -> None:
+    """Remove socket, lock and folders of an agent that leaves and still holds the lock; what is in use stays."""
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
+        Path(f"{path}.lock").unlink(missing_ok=True)
+        path.parent.rmdir()
+        path.parent.parent.rmdir()
 
 
 def _holds_deleted_lock(path: Path) -> bool:

@@ -10,9 +10,7 @@ from ddconsole.agent.journal import Journal
 from ddconsole.agent.telemetry import Telemetry
 from ddconsole.core import states as st
 from ddconsole.core.clock import Clock
-from ddconsole.core.duration import remaining_of_run
-from ddconsole.core.run_state import RunState
-from ddconsole.core.sweep import cell_label
+from ddconsole.core.run_summary import status_of
 from ddconsole.runner.durable import write_whole
 from ddconsole.runner.run_directory import RunDirectory
 
@@ -44,23 +42,3 @@ class StatusFile:
     def _write(self, content: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
             write_whole(self._run.status, json.dumps(content).encode(), durable=False)
-
-
-def status_of(state: RunState, run: str) -> dict[str, Any]:
-    """The summary of a run, as JSON."""
-    counts = {phase.value: number for phase, number in state.counts().items()}
-    running = state.running_cell()
-    label = cell_label(running.cell, state.deployments[running.cell.deployment]) if running else ""
-    return {
-        "run": run,
-        "phase": state.phase.value,
-        "outcome": state.outcome,
-        "paused_because": state.paused_because,
-        "counts": counts,
-        "cells": len(state.cells),
-        "running": label,
-        "began": state.began,
-        "left": remaining_of_run(state),
-        "debts": [debt.what for debt in state.debts.values()],
-        "simulated": bool(state.created and state.created.simulated),
-    }

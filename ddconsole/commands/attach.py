@@ -1,29 +1,33 @@
-"""`ddconsole` and `ddconsole attach`: the console on a run, from its agent or from disk."""
+"""`ddconsole` and `ddconsole attach`: the console on a run, by its agent; from disk where the host is lost."""
 
 import argparse
 import asyncio
 import json
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 
 from ddconsole.commands.connection import (
     EXPECTED,
     agent_of,
     fail,
+    find_run,
     host_of,
     rehearsal_of,
     require_run,
     state_on_disk,
 )
 from ddconsole.commands.console import open_app
+from ddconsole.commands.known_run import run_at_host
 from ddconsole.commands.places import runs_folder
 from ddconsole.commands.staying import Stay, follow, stay_on
 from ddconsole.core import states as st
+from ddconsole.core.coming_back import LOCAL
 from ddconsole.core.run_state import RunState
 from ddconsole.core.submission_json import submission_from_json
 from ddconsole.core.wire import Submission
 from ddconsole.link.client import AgentError
+from ddconsole.link.http_client import HttpAgentClient
 from ddconsole.link.offline_feed import OfflineRunFeed
 
 UNREACHED = 2
@@ -31,15 +35,14 @@ UNREACHED = 2
 
 
 def main(options: argparse.Namespace) -> int:
-    """Open a run: a live one through its agent, a finished one from disk."""
+    """Open a run as its host knows it; the copy here only where the host is lost, or with `--offline`."""
     try:
-        if options.host:
+        if options.host and not options.offline:
             return asyncio.run(_on_host(options))
         folder = require_run(options.run)
-        state = state_on_disk(folder)
-        if state.phase is st.RunPhase.ENDED and state.live_launch() is None and host_of(folder, state) != "local":
-            return asyncio.run(_from_disk(options, folder))
-        return asyncio.run(_live(options, folder, state))
+        if options.offline:
+            return asyncio.run(_from_disk(options, OfflineRunFeed(folder), folder))
+        return asyncio.run(_live(options, folder, state_on_disk(folder)))
     except EXPECTED as problem:
         return fail(problem)
 
@@ -64,41 +67,56 @@ async def _live(options: argparse.Namespace, folder: Path, state: RunState) -> i
     async with AsyncExitStack() as reached:
         try:
             client = await reached.enter_async_context(agent_of(host, rehearsal=rehearsal_of(folder), say=True))
+            if host != LOCAL:
+                await _knows(client, folder.name)
         except AgentError as problem:
-            if host == "local":
+            if host == LOCAL:
                 raise
             return await _lost(options, folder, problem)
         return await stay_on(client, folder.name, _stay(options, folder))
+
+
+async def _knows(client: HttpAgentClient, run: str) -> None:
+    """Whether the host still has a run that is copied here.
+
+    Raises:
+        AgentError: it has not; or the link is lost.
+    """
+    async with aclosing(client.journal_lines(run, _NO_ENTRY)) as lines:
+        await anext(lines)
+
+
+async def _on_host(options: argparse.Namespace) -> int:
+    """A run by the name of its host; what was copied of it where that host is lost."""
+    async with AsyncExitStack() as reached:
+        try:
+            client = await reached.enter_async_context(agent_of(options.host, say=True))
+            run = await run_at_host(client, options.run)
+        except AgentError as problem:
+            folder = find_run(options.run)
+            if folder is None or host_of(folder, state_on_disk(folder)) != options.host:
+                raise
+            return await _lost(options, folder, problem)
+        folder = runs_folder() / run
+        return await stay_on(client, run, _stay(options, folder if folder.is_dir() else None))
 
 
 async def _lost(options: argparse.Namespace, folder: Path, problem: AgentError) -> int:
     """The host cannot be reached: what is here of the run is shown, and said to be no more than that."""
     feed = OfflineRunFeed(folder, lost=str(problem))
     print(f"ddconsole: {feed.link.detail}", file=sys.stderr)
+    return await _from_disk(options, feed, folder)
+
+
+async def _from_disk(options: argparse.Namespace, feed: OfflineRunFeed, folder: Path) -> int:
     try:
-        if getattr(options, "headless", False):
-            return UNREACHED
-        return await open_app(feed, folder)
+        if not getattr(options, "headless", False):
+            return await open_app(feed, folder)
+        ended = feed.state.phase is st.RunPhase.ENDED and feed.state.live_launch() is None
+        return await follow(feed) if ended else UNREACHED
     finally:
         await feed.close()
 
 
-async def _on_host(options: argparse.Namespace) -> int:
-    async with agent_of(options.host, say=True) as client:
-        found = await client.runs()
-        wanted = [one for one in found if options.run is None or one.run.startswith(options.run)]
-        if not wanted:
-            known = ", ".join(one.run for one in found) or "none"
-            return fail(ValueError(f"{options.host} has no run {options.run or ''}; there are: {known}"))
-        folder = runs_folder() / wanted[0].run
-        return await stay_on(client, wanted[0].run, _stay(options, folder if folder.is_dir() else None))
-
-
-async def _from_disk(options: argparse.Namespace, folder: Path) -> int:
-    feed = OfflineRunFeed(folder)
-    try:
-        if getattr(options, "headless", False):
-            return await follow(feed)
-        return await open_app(feed, folder)
-    finally:
-        await feed.close()
+_NO_ENTRY = 2**53
+"""Behind every entry of a journal: the agent answers with how far it is, and sends nothing of it."""

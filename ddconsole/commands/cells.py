@@ -1,9 +1,11 @@
-"""`ddconsole cells`: the sweep table as text or JSON, from what is on disk here."""
+"""`ddconsole cells`: the sweep table as text or JSON, from what is on disk here, or as the host says with `--host`."""
 
 import argparse
 import dataclasses
+import sys
 
-from ddconsole.commands.connection import EXPECTED, fail, printed, require_run, state_on_disk
+from ddconsole.commands.connection import EXPECTED, fail, printed
+from ddconsole.commands.known_run import known_run
 from ddconsole.core.row_text import RowText, baselines, row_text
 from ddconsole.core.run_state import CellRow, RunState
 from ddconsole.core.sweep import cell_label, to_json
@@ -12,14 +14,17 @@ from ddconsole.core.sweep import cell_label, to_json
 def main(options: argparse.Namespace) -> int:
     """Print one line a cell."""
     try:
-        folder = require_run(options.run)
-        state = state_on_disk(folder)
+        known = known_run(options)
     except EXPECTED as problem:
         return fail(problem)
+    state = known.state
     if options.json:
+        if known.as_of:
+            print(f"ddconsole: {known.name}: {known.as_of}", file=sys.stderr)
         printed([_as_json(state, row) for row in state.cells.values()])
         return 0
-    print(f"{folder.name}  {state.phase}{f': {state.paused_because}' if state.paused_because else ''}  {state.outcome}")
+    because = f": {state.paused_because}" if state.paused_because else ""
+    print("  ".join(filter(None, (known.name, f"{state.phase}{because}", state.outcome, known.as_of))))
     for line in table_lines(state):
         print(line)
     return 0

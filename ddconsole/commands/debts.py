@@ -2,7 +2,7 @@
 
 import argparse
 import asyncio
-import dataclasses
+import sys
 import time
 from collections.abc import Mapping
 
@@ -16,8 +16,8 @@ from ddconsole.commands.connection import (
     require_run,
     state_on_disk,
 )
-from ddconsole.commands.one_command import answer_line, one_command
-from ddconsole.core.run_state import RunState
+from ddconsole.commands.known_run import KnownRun, known_run
+from ddconsole.commands.one_command import answer_json, answer_line, one_command
 from ddconsole.core.states import RunCommand
 from ddconsole.core.wire import Command, CommandAnswer
 
@@ -25,17 +25,17 @@ from ddconsole.core.wire import Command, CommandAnswer
 def main(options: argparse.Namespace) -> int:
     """List what a run owes (status 1 while it owes anything), or settle or waive it (status 1 when that is refused)."""
     try:
+        if not options.settle and not options.waive:
+            return _list(known_run(options), as_json=options.json)
         folder = require_run(options.run)
         state = state_on_disk(folder)
-        if not options.settle and not options.waive:
-            return _list(state, as_json=options.json)
         name = RunCommand.WAIVE if options.waive else RunCommand.SETTLE
         command = one_command(options, name, changes=dict.fromkeys(options.waive or ()))
         answer = asyncio.run(_give(options.host or host_of(folder, state), folder.name, command, rehearsal_of(folder)))
     except EXPECTED as problem:
         return fail(problem)
     if options.json:
-        printed(dataclasses.asdict(answer))
+        printed(answer_json(answer))
     else:
         print(answer_line(name, answer))
     return 0 if answer.taken else 1
@@ -46,7 +46,10 @@ async def _give(host: str, run: str, command: Command, rehearsal: Mapping[str, s
         return await client.command(run, command)
 
 
-def _list(state: RunState, *, as_json: bool) -> int:
+def _list(known: KnownRun, *, as_json: bool) -> int:
+    state = known.state
+    if known.as_of:
+        print(f"ddconsole: {known.name}: {known.as_of}", file=sys.stderr)
     if as_json:
         printed([{"unit": name, "taken": one.taken, "problem": one.problem} for name, one in state.debts.items()])
     for name, debt in () if as_json else state.debts.items():

@@ -4,7 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from ddconsole.commands.connection import EXPECTED, UsageProblem, fail, require_run
+from ddconsole.commands.brought_run import brought_run
+from ddconsole.commands.connection import EXPECTED, UsageProblem, fail
 from ddconsole.commands.exporting import export_folder
 from ddconsole.report.attempt_reader import RunUnreadable
 from ddconsole.report.export import ExportFailed
@@ -14,7 +15,7 @@ from ddconsole.report.other_formats import FORMATS, run_as, write_whole
 def main(options: argparse.Namespace) -> int:
     """Export; the exit status: 0 done, 2 nothing usable could be written."""
     try:
-        folder = require_run(options.run)
+        folder = brought_run(options)
         if options.format == "latex":
             if not options.to:
                 raise UsageProblem("LaTeX is a folder of files: name it with --to DIR")

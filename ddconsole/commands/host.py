@@ -13,6 +13,8 @@ _INTERVAL = 2.0
 
 def main(options: argparse.Namespace) -> int:
     """Print the host's state, once or again and again."""
+    if options.host == "prepare" and options.of is None:
+        return fail(UsageProblem("host prepare: which host? ddconsole host prepare HOST"))
     if options.of is not None:
         if options.host != "prepare":
             return fail(UsageProblem(f"host takes one machine, not {options.host} and {options.of}"))

@@ -1,9 +1,11 @@
 """One command to a run from a command line that does not stay: as a console of its own, and how a refusal reads."""
 
 import argparse
+import dataclasses
 import secrets
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from ddconsole.core.control_text import has_control_since
 from ddconsole.core.wire import Command, CommandAnswer
@@ -31,6 +33,11 @@ def one_command(
         once=True,
         take=options.take_control,
     )
+
+
+def answer_json(answer: CommandAnswer) -> dict[str, Any]:
+    """What became of it as JSON; who has control only where that is why it was refused."""
+    return {name: value for name, value in dataclasses.asdict(answer).items() if value is not None}
 
 
 def answer_line(name: str, answer: CommandAnswer) -> str:

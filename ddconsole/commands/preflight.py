@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import shutil
+import sys
 from collections.abc import Sequence
 
 from ddconsole.commands.connection import (
@@ -13,7 +14,9 @@ from ddconsole.commands.connection import (
     printed,
     say_what_ssh_leaves_out,
 )
+from ddconsole.commands.places import runs_folder
 from ddconsole.commands.run import choice_of, read_sweep
+from ddconsole.core.coming_back import LOCAL
 from ddconsole.core.plan_parts import ProxmoxPart
 from ddconsole.core.plan_problem import PlanError
 from ddconsole.link.console_identity import operator
@@ -27,7 +30,9 @@ from ddconsole.preflight.preflight_text import exit_status, preflight_lines
 def main(options: argparse.Namespace) -> int:
     """Run the checks on the plan's host and print what they found."""
     try:
-        findings = asyncio.run(_findings(options, read_sweep(options.plan)))
+        _check_words(options)
+        sweep = read_sweep(options.plan, options.host)
+        findings = asyncio.run(_findings(options, sweep))
     except (*EXPECTED, PlanError, WorkloadTextError) as problem:
         return fail(problem)
     if options.json:
@@ -35,7 +40,29 @@ def main(options: argparse.Namespace) -> int:
     else:
         for line in preflight_lines(findings, shutil.get_terminal_size().columns):
             print(line)
+    if options.record:
+        print(
+            f"recorded as good in {_profile_place(options.host or sweep.plan.host)}: later checks are compared with it",
+            file=sys.stderr,
+        )
     return exit_status(findings)
+
+
+def _check_words(options: argparse.Namespace) -> None:
+    """What would be ignored, or refused only after the checks have run.
+
+    Raises:
+        UsageProblem: a reason without a finding, or the other way round.
+    """
+    if options.because and not options.accept:
+        raise UsageProblem("--because is the reason of --accept ID: name the check whose finding is accepted")
+    if options.accept and not options.because.strip():
+        raise UsageProblem("an accepted finding needs a reason: --because TEXT; it stands in every run's record")
+
+
+def _profile_place(host: str) -> str:
+    here = host == LOCAL
+    return str(runs_folder() / ".profile.json") if here else f".profile.json beside the runs of the agent on {host}"
 
 
 async def _findings(options: argparse.Namespace, sweep: PlannedSweep) -> Sequence[Finding]:

@@ -13,6 +13,7 @@ from ddconsole.commands.connection import EXPECTED, UsageProblem, agent_of, fail
 from ddconsole.commands.host_choices import HostChoice
 from ddconsole.commands.places import runs_folder, state_home
 from ddconsole.commands.staying import Stay, stay_on
+from ddconsole.core.coming_back import LOCAL, come_back
 from ddconsole.core.plan_problem import PlanError
 from ddconsole.core.plan_values import ID_RULE, id_problem
 from ddconsole.core.wire import Submission
@@ -42,15 +43,21 @@ class Begun:
 def main(options: argparse.Namespace) -> int:
     """Begin a sweep; the exit status: 0 done, 1 some cells failed, 2 it could not begin, 3 it is paused."""
     try:
-        sweep = read_sweep("demo" if options.verb == "demo" else options.plan)
+        _check_name(options.name)
+        host = LOCAL if options.verb == "rehearse" else options.host
+        sweep = read_sweep("demo" if options.verb == "demo" else options.plan, host)
         begun = _begin(options, sweep)
         return asyncio.run(_run(options, sweep, begun))
     except (*EXPECTED, PlanError, WorkloadTextError) as problem:
         return fail(problem)
 
 
-def read_sweep(plan: str) -> PlannedSweep:
+def read_sweep(plan: str, host: str | None = None) -> PlannedSweep:
     """A plan by its file or name, checked and written out.
+
+    Args:
+        plan: its file or name.
+        host: where it is to run; None for the plan's own host.
 
     Raises:
         PlanError: it is no possible plan.
@@ -58,7 +65,17 @@ def read_sweep(plan: str) -> PlannedSweep:
     """
     flags = {kind: engine_of(kind).owned_flags for kind in ENGINE_KINDS}
     loaded = load_plan(find_plan(plan), flags)
-    return plan_sweep(loaded, resolve_placeholders(loaded.plan))
+    return plan_sweep(loaded, resolve_placeholders(loaded.plan, host))
+
+
+def _check_name(run: str | None) -> None:
+    """Before anything is read or reached for.
+
+    Raises:
+        UsageProblem: a run cannot be called so.
+    """
+    if run is not None and (refused := id_problem(run)):
+        raise UsageProblem(f"run id: {refused}; allowed: {ID_RULE}")
 
 
 def choice_of(sweep: PlannedSweep) -> HostChoice:
@@ -72,8 +89,7 @@ def choice_of(sweep: PlannedSweep) -> HostChoice:
 
 def _begin(options: argparse.Namespace, sweep: PlannedSweep) -> Begun:
     run = options.name or f"{sweep.plan.name}-{time.strftime('%m%d-%H%M%S')}"
-    if refused := id_problem(run):
-        raise UsageProblem(f"run id: {refused}; allowed: {ID_RULE}")
+    _check_name(run)
     choice = choice_of(sweep)
     if options.verb != "rehearse":
         host = options.host or sweep.plan.host
@@ -106,20 +122,24 @@ def _faults(path: str | None) -> list[Mapping[str, object]]:
 
 async def _run(options: argparse.Namespace, sweep: PlannedSweep, begun: Begun) -> int:
     print(plan_line(sweep), file=sys.stderr)
+    for note in sweep.expansion.notes:
+        print(f"note: {note}", file=sys.stderr)
     say_what_ssh_leaves_out(begun.host)
     async with agent_of(begun.host, rehearsal=begun.environment, choice=begun.choice, say=True) as client:
         hello = await client.hello()
         if hello.run is not None:
             raise UsageProblem(
-                f"run {hello.run} is active on {begun.host}; ddconsole attach {hello.run}, or stop-run it"
+                f"run {hello.run} is active on {begun.host}; {come_back(hello.run, begun.host)}, or stop-run it"
             )
+        if options.name and options.name in {one.run for one in await client.runs()}:
+            raise UsageProblem(f"there is a run {options.name} on {begun.host} already: give it another --name")
         if not options.force and not await _checked(client, begun.submission):
             return 2
         run = await send(client, begun)
         _remember(run, begun)
         print(f"run {run} has begun on {begun.host}", file=sys.stderr)
         if options.detach:
-            print(f"ddconsole attach {run}")
+            print(come_back(run, begun.host))
             return 0
         export = options.verb == "demo"
         return await stay_on(client, run, Stay(options.headless, begun.submission, export_at_end=export, begun=True))
@@ -136,7 +156,7 @@ async def send(client: HttpAgentClient, begun: Begun) -> str:
         return await client.submit(begun.submission)
     except LinkLost as problem:
         run = begun.submission.run
-        look = f"ddconsole attach {run} --host {begun.host} opens it if so"
+        look = f"{come_back(run, begun.host)} opens it if so"
         raise UsageProblem(f"{problem.text} → whether run {run} has begun is not known: {look}") from problem
 
 
@@ -157,7 +177,8 @@ async def _checked(client: HttpAgentClient, submission: Submission) -> bool:
             print(line, file=sys.stderr)
     failed = [one for one in findings if one.outcome is Outcome.FAIL and not one.accepted]
     if failed:
-        print(f"{len(failed)} checks fail: nothing was begun. Put them right, or begin with --force.", file=sys.stderr)
+        what, them = ("1 check fails", "it") if len(failed) == 1 else (f"{len(failed)} checks fail", "them")
+        print(f"{what}: nothing was begun. Put {them} right, or begin with --force.", file=sys.stderr)
     return not failed
 
 

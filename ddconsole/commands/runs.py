@@ -4,9 +4,24 @@ import argparse
 import asyncio
 import dataclasses
 import time
+from dataclasses import dataclass
 
-from ddconsole.commands.connection import EXPECTED, agent_of, fail, printed, run_folders, state_on_disk
+from ddconsole.agent.run_store import summary_of
+from ddconsole.commands.connection import EXPECTED, agent_of, fail, host_of, printed, run_folders, state_on_disk
+from ddconsole.commands.known_run import copy_age
+from ddconsole.core.ages import as_of_copy
+from ddconsole.core.states import RunPhase
 from ddconsole.core.wire import RunSummary
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A run, where it runs, and how old that knowledge is where it comes from a copy."""
+
+    summary: RunSummary
+    host: str
+    age: float | None = None
+    """Seconds; None where it is of now."""
 
 
 def main(options: argparse.Namespace) -> int:
@@ -16,38 +31,29 @@ def main(options: argparse.Namespace) -> int:
     except EXPECTED as problem:
         return fail(problem)
     if options.json:
-        printed([dataclasses.asdict(one) for one in found])
+        printed([{**dataclasses.asdict(one.summary), "host": one.host, "age": one.age} for one in found])
         return 0
-    for one in found:
+    for listed in found:
+        one = listed.summary
         began = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.began))
         counts = ", ".join(f"{number} {phase}" for phase, number in one.counts.items())
         mark = "  SIMULATED" if one.simulated else ""
-        print(f"{one.run}  {one.phase} {one.outcome}  begun {began}  {counts}{mark}")
+        copy = "" if listed.age is None else f"  {listed.host}, {as_of_copy(listed.age)}"
+        print(f"{one.run}  {one.phase} {one.outcome}  begun {began}  {counts}{mark}{copy}")
     if not found:
         print("no run yet: ddconsole demo")
     return 0
 
 
-def _on_disk() -> list[RunSummary]:
+def _on_disk() -> list[Listed]:
     summaries = []
     for folder in run_folders():
         state = state_on_disk(folder)
-        summaries.append(
-            RunSummary(
-                run=folder.name,
-                plan_name=state.created.plan_name if state.created else "",
-                phase=state.phase,
-                outcome=state.outcome,
-                began=state.began,
-                at=state.at,
-                counts={phase.value: number for phase, number in state.counts().items()},
-                simulated=bool(state.created and state.created.simulated),
-                active=state.phase.value != "ended",
-            )
-        )
+        summary = summary_of(state, folder.name, active=state.phase is not RunPhase.ENDED)
+        summaries.append(Listed(summary, host_of(folder, state), copy_age(folder, state)))
     return summaries
 
 
-async def _of_host(host: str) -> list[RunSummary]:
+async def _of_host(host: str) -> list[Listed]:
     async with agent_of(host, say=True) as client:
-        return await client.runs()
+        return [Listed(one, host) for one in await client.runs()]

@@ -21,7 +21,7 @@ _GIB = 1024**3
 def main(options: argparse.Namespace) -> int:
     """Ask, stage, and say how far it is; the exit status: 0 done, 2 not."""
     try:
-        return asyncio.run(_stage(options, read_sweep(options.plan)))
+        return asyncio.run(_stage(options, read_sweep(options.plan, options.host)))
     except KeyboardInterrupt:
         print("\nit goes on at the host: `ddconsole stage PLAN` looks again, `--stop` ends it", file=sys.stderr)
         return 130
@@ -47,12 +47,14 @@ def _confirm(options: argparse.Namespace, sweep: PlannedSweep, host: str) -> Non
     """It writes gigabytes into memory or onto a disk: that is asked about.
 
     Raises:
-        UsageProblem: nobody agreed.
+        UsageProblem: nobody agreed, or there is nothing to copy from.
     """
     model = sweep.plan.model
     paths = ", ".join(path for path in (model.path, model.draft) if path)
-    source = model.source if isinstance(model.source, str) else " ".join(model.source or ())
-    print(f"{host}: copy {paths} from {source or 'nowhere: the plan has no `model: source:`'}", file=sys.stderr)
+    if not model.source:
+        raise UsageProblem("the plan does not say from where to copy: write model: {source: FOLDER}, or a command")
+    source = model.source if isinstance(model.source, str) else " ".join(model.source)
+    print(f"{host}: copy {paths} from {source}", file=sys.stderr)
     if options.yes:
         return
     if not sys.stdin.isatty():

@@ -5,13 +5,28 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ddconsole.commands.copy_summary import copy_summary
 from ddconsole.commands.places import runs_folder
+from ddconsole.core.ages import as_of_copy
 
 _OLD = 15.0
 """Seconds after which a summary of an active run is old: its writer renews it every two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What is known of a run here, and since when (wall seconds of this machine)."""
+
+    folder: Path
+    content: dict[str, Any]
+    written: float
+    of_copy: bool
 
 
 def main(options: argparse.Namespace) -> int:
@@ -20,32 +35,49 @@ def main(options: argparse.Namespace) -> int:
     if newest is None:
         print("ddconsole: no run" if options.short else "no run here yet: ddconsole demo")
         return 1
-    path, content = newest
+    age = max(0.0, time.time() - newest.written)
     if options.json:
-        print(json.dumps({**content, "written": path.stat().st_mtime, "age": time.time() - path.stat().st_mtime}))
+        print(json.dumps({**newest.content, "written": newest.written, "age": age, "copy": newest.of_copy}))
         return 0
-    line = short_line(content, time.time() - path.stat().st_mtime)
+    line = short_line(newest.content, age, of_copy=newest.of_copy)
     if not options.short and sys.stdout.isatty():
-        line += f"\n{path.parent}"
+        line += f"\n{newest.folder}"
     print(line)
     return 0
 
 
-def _newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+def _newest(folder: Path) -> Summary | None:
     try:
-        found = [Path(entry.path) / "status.json" for entry in os.scandir(folder) if entry.is_dir()]
+        folders = [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir()]
     except FileNotFoundError:
         return None
-    for path in sorted((one for one in found if one.exists()), key=lambda one: one.stat().st_mtime, reverse=True):
-        try:
-            return path, json.loads(path.read_bytes())
-        except (OSError, ValueError):
-            continue
+    moved = [(at, path) for path in folders for at in _last_moved(path)]
+    for _, path in sorted(moved, reverse=True):
+        with suppress(OSError, ValueError):
+            return _summary(path)
     return None
 
 
-def short_line(content: dict[str, Any], age: float) -> str:
-    """`demo-1130 ▶ 12/26 ✗1 81 tok/s ~4m left`, with the age when it is old."""
+def _last_moved(folder: Path) -> Iterator[float]:
+    """When a run last moved on. The agent writes `status.json`; a copy of another host's run has none."""
+    for name in ("status.json", "journal.jsonl"):
+        with suppress(OSError):
+            yield (folder / name).stat().st_mtime
+            return
+
+
+def _summary(folder: Path) -> Summary:
+    status = folder / "status.json"
+    if status.exists():
+        return Summary(folder, json.loads(status.read_bytes()), status.stat().st_mtime, of_copy=False)
+    heard = (folder / "journal.jsonl").stat().st_mtime
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        heard = float(json.loads((folder / "mirror.json").read_bytes())["heard"])
+    return Summary(folder, copy_summary(folder), heard, of_copy=True)
+
+
+def short_line(content: dict[str, Any], age: float, *, of_copy: bool = False) -> str:
+    """`demo-1130 ▶ 12/26 ✗1 81 tok/s ~4m left`, with the age when it is old, and always where it is of a copy."""
     counts = content.get("counts", {})
     done, cells = counts.get("done", 0), content.get("cells", 0)
     glyph = {"running": "▶", "paused": "⏸", "draining": "▷", "stopping": "■", "ended": "■"}[content["phase"]]
@@ -66,9 +98,13 @@ def short_line(content: dict[str, Any], age: float) -> str:
         parts.append(f"debt: {', '.join(content['debts'])}")
     if content.get("trouble"):
         parts.append(f"! {content['trouble']}")
-    if age > _OLD and content["phase"] != "ended":
-        parts.append(f"(known {_duration(age)} ago)")
-    return " ".join(parts)
+    return " ".join([*parts, *_how_old(content, age, of_copy=of_copy)])
+
+
+def _how_old(content: dict[str, Any], age: float, *, of_copy: bool) -> list[str]:
+    if of_copy:
+        return [f"({as_of_copy(age)})"]
+    return [f"(known {_duration(age)} ago)"] if age > _OLD and content["phase"] != "ended" else []
 
 
 def _duration(seconds: float) -> str:

@@ -13,6 +13,7 @@ from ddconsole.commands.console import open_app
 from ddconsole.commands.exporting import export_folder
 from ddconsole.commands.places import runs_folder
 from ddconsole.core import states as st
+from ddconsole.core.coming_back import come_back
 from ddconsole.core.row_text import GLYPHS, short_cause
 from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import cell_label
@@ -67,7 +68,7 @@ async def stay_on(client: HttpAgentClient, run: str, stay: Stay) -> int:
         if stay.export_at_end and feed.state.phase is st.RunPhase.ENDED:
             await asyncio.to_thread(_export, folder)
         elif feed.state.phase is not st.RunPhase.ENDED:
-            print(f"the sweep goes on at {feed.host}: ddconsole attach {run}", file=sys.stderr)
+            print(f"the sweep goes on at {feed.host}: {come_back(run, feed.host)}", file=sys.stderr)
         return code
     finally:
         await feed.close()
@@ -130,7 +131,8 @@ class _Lines:
         if feed.link.phase is not self._link:
             self._link = feed.link.phase
             if self._link is not LinkPhase.UP:
-                print(f"  link {self._link.value}: {visible_line(feed.link.detail)}", flush=True)
+                because = f": {visible_line(feed.link.detail)}" if feed.link.detail else ""
+                print(f"  link {self._link.value}{because}", flush=True)
         if feed.link.trouble != self._trouble:
             self._trouble = feed.link.trouble
             print(f"  {visible_line(self._trouble) or 'the agent goes on'}", flush=True)

@@ -2,14 +2,14 @@
 
 import argparse
 import asyncio
-import dataclasses
-from pathlib import Path
+from collections.abc import Mapping
 
 from ddconsole.commands.connection import (
     EXPECTED,
     UsageProblem,
     agent_of,
     fail,
+    find_run,
     host_of,
     matching_cells,
     printed,
@@ -17,33 +17,26 @@ from ddconsole.commands.connection import (
     require_run,
     state_on_disk,
 )
-from ddconsole.commands.one_command import answer_line, one_command
-from ddconsole.core.run_state import RunState
-from ddconsole.core.wire import Command, CommandAnswer
+from ddconsole.commands.known_run import run_at_host, state_at_host
+from ddconsole.commands.one_command import answer_json, answer_line, one_command
+from ddconsole.core.coming_back import LOCAL
+from ddconsole.core.wire import CommandAnswer
 
 
 def main(options: argparse.Namespace) -> int:
     """Give one command; status 1 when it was refused."""
     try:
-        folder = require_run(options.run)
-        state = state_on_disk(folder)
-        command = _command(options, state)
-        answer = asyncio.run(_give(options, folder, state, command))
+        changes = _changes(options) if options.verb == "edit" else {}
+        if options.verb == "until":
+            changes = {"until": options.time}
+        answer = asyncio.run(_give(options, changes))
     except EXPECTED as problem:
         return fail(problem)
     if options.json:
-        printed(dataclasses.asdict(answer))
+        printed(answer_json(answer))
     else:
         print(answer_line(options.verb, answer))
     return 0 if answer.taken else 1
-
-
-def _command(options: argparse.Namespace, state: RunState) -> Command:
-    cells = matching_cells(state, options.cells) if hasattr(options, "cells") else ()
-    changes = _changes(options) if options.verb == "edit" else {}
-    if options.verb == "until":
-        changes = {"until": options.time}
-    return one_command(options, options.verb, cells, changes, options.because)
 
 
 def _changes(options: argparse.Namespace) -> dict[str, str | None]:
@@ -64,7 +57,17 @@ def _changes(options: argparse.Namespace) -> dict[str, str | None]:
     return changes
 
 
-async def _give(options: argparse.Namespace, folder: Path, state: RunState, command: Command) -> CommandAnswer:
-    host = options.host or host_of(folder, state)
-    async with agent_of(host, rehearsal=rehearsal_of(folder)) as client:
-        return await client.command(folder.name, command)
+async def _give(options: argparse.Namespace, changes: Mapping[str, str | None]) -> CommandAnswer:
+    """The run and its cells are named as they are where it runs: a copy of another host's run may be old."""
+    folder = find_run(options.run) if options.host else require_run(options.run)
+    rehearsal = rehearsal_of(folder) if folder is not None else None
+    state = state_on_disk(folder) if folder is not None and not options.host else None
+    host = options.host or (host_of(folder, state) if folder is not None and state is not None else LOCAL)
+    async with agent_of(host, rehearsal=rehearsal) as client:
+        run = await run_at_host(client, options.run) if folder is None or options.host else folder.name
+        cells: tuple[str, ...] = ()
+        if hasattr(options, "cells"):
+            known = state if state is not None and host == LOCAL else await state_at_host(client, run)
+            cells = matching_cells(known, options.cells)
+        command = one_command(options, options.verb, cells, changes, options.because)
+        return await client.command(run, command)

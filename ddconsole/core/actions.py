@@ -251,7 +251,8 @@ def _possible_for_run(state: RunState) -> str:
     legal = [
         one for one in _RUN if isinstance(one.command, st.RunCommand) and state.phase in st.RUN_COMMANDS[one.command]
     ]
-    return ", ".join(f"{one.key} {one.label}" for one in legal) or "nothing"
+    told = [one for one in legal if state.debts or one.command not in st.ABOUT_DEBTS]
+    return ", ".join(f"{one.key} {one.label}" for one in told) or "nothing"
 
 
 _HINTS: dict[st.CellPhase, tuple[str, ...]] = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from ddconsole.core import events as ev
 from ddconsole.core import states as st
-from ddconsole.core.deadline import dropped_cells
+from ddconsole.core.deadline import deadline_holds, deadline_passed, dropped_cells, until_problem
 from ddconsole.core.editing import EditProblem, edit_cell
 from ddconsole.core.preconditions import moved_on, pause_moved_on
 from ddconsole.core.run_state import CellRow, RunState
@@ -85,9 +85,8 @@ def _taken(command: Command, events: Sequence[ev.Event], text: str, cells: tuple
 
 def _run_command(state: RunState, command: Command, name: st.RunCommand) -> Decision:
     if state.phase not in st.RUN_COMMANDS[name]:
-        legal = ", ".join(one for one in st.RunCommand if state.phase in st.RUN_COMMANDS[one]) or "none"
-        return _refused(f"the run is {state.phase}: {name} means nothing now; possible: {legal}")
-    if name is st.RunCommand.RESUME and (why := pause_moved_on(state, command)):
+        return _refused(f"the run is {state.phase}: {name} means nothing now; possible: {_possible(state)}")
+    if name is st.RunCommand.RESUME and (why := pause_moved_on(state, command) or deadline_passed(state)):
         return _refused(why)
     if name is st.RunCommand.UNTIL:
         return _until(state, command)
@@ -97,6 +96,12 @@ def _run_command(state: RunState, command: Command, name: st.RunCommand) -> Deci
         return _settle(state, command)
     event, text = _run_event(state, command, name)
     return _taken(command, (event,), text)
+
+
+def _possible(state: RunState) -> str:
+    """The commands that mean something now; those about debts only where there are any."""
+    legal = (one for one in st.RunCommand if state.phase in st.RUN_COMMANDS[one])
+    return ", ".join(one for one in legal if state.debts or one not in st.ABOUT_DEBTS) or "none"
 
 
 def _run_event(state: RunState, command: Command, name: st.RunCommand) -> tuple[ev.Event, str]:
@@ -140,7 +145,8 @@ def _until(state: RunState, command: Command) -> Decision:
     """A new deadline, as the host resolved it. A run that ended because of the one before goes on."""
     at, text = command.changes.get("at"), command.changes.get("text")
     if at is None or text is None:
-        return _refused("until: write a time of the host's day such as 07:00, or none")
+        problem = until_problem(str(command.changes.get("until") or ""))
+        return _refused(f"until: {problem or 'the host has not resolved it'}")
     events: list[ev.Event] = [ev.DeadlineSet(float(at), text, command.by)]
     if state.phase is st.RunPhase.ENDED and dropped_cells(state):
         events.append(ev.RunResumed(command.by))
@@ -218,9 +224,10 @@ def _stop_requests(command: Command, rows: Sequence[CellRow], *, then_skip: bool
 def _retry(state: RunState, command: Command, rows: Sequence[CellRow]) -> Decision:
     names = _names(rows)
     events: list[ev.Event] = [ev.CellsRetried(names, command.by)]
+    text = f"{_say(names)} once more{deadline_holds(state)}"
     if state.phase is st.RunPhase.ENDED:
         events.append(ev.RunResumed(command.by))
-    return _taken(command, events, f"{_say(names)} once more", names)
+    return _taken(command, events, text, names)
 
 
 def _skip(state: RunState, command: Command, rows: Sequence[CellRow]) -> Decision:

@@ -2,6 +2,7 @@
 
 import time
 
+from ddconsole.core.ages import age_in_words
 from ddconsole.core.run_state import Controller, RunState
 from ddconsole.core.wire import Watchers
 
@@ -31,11 +32,4 @@ def is_there(state: RunState, watchers: Watchers | None, elapsed: float) -> str:
         return ""
     if watchers.controller_here:
         return "connected"
-    return f"last seen {_age((watchers.controller_age or 0.0) + elapsed)} ago"
-
-
-def _age(seconds: float) -> str:
-    whole = max(0, int(seconds))
-    if whole < 120:
-        return f"{whole} s"
-    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h"
+    return f"last seen {age_in_words((watchers.controller_age or 0.0) + elapsed)} ago"

@@ -41,6 +41,21 @@ def next_time_of_day(text: str, now: float) -> float:
     raise ValueError(text)
 
 
+NO_DEADLINE = "none"
+"""What an operator writes for no deadline any more."""
+
+
+def until_problem(text: str) -> str:
+    """What is wrong with a deadline as it was typed; empty where nothing is."""
+    if text == NO_DEADLINE:
+        return ""
+    try:
+        next_time_of_day(text, 0.0)
+    except ValueError:
+        return f"no time of day: write one like 07:00, or {NO_DEADLINE}"
+    return ""
+
+
 def deadline_in_words(at: float, now: float) -> str:
     """`07:00 CET`, with the date where it is more than a day away."""
     there = datetime.fromtimestamp(at).astimezone()
@@ -62,10 +77,12 @@ def reserve(state: RunState, estimates: Estimates) -> float:
 
 
 def fit(state: RunState, estimates: Estimates, seconds: float, at: float) -> Fit:
-    """Which cells fit into the time until the deadline.
+    """Which cells fit into the time until the deadline. The rest is dropped from the end.
 
     Cells keep their place by priority: those with rounds done, those that the operator told to come next, the
-    baseline, then the order of the table. A cell whose baseline does not fit has nothing to be compared with.
+    baseline, then the order of the table. Behind the first that does not fit any more all are dropped: a short one does
+    not overtake. One that would take more than all of the time makes way, and so does one whose baseline does: it has
+    nothing to be compared with.
 
     Args:
         state: the run.
@@ -74,34 +91,59 @@ def fit(state: RunState, estimates: Estimates, seconds: float, at: float) -> Fit
         at: wall time on the agent's clock.
     """
     available = seconds - reserve(state, estimates)
-    used = running_left(state, estimates, at)
+    begun = used = running_left(state, estimates, at)
     live = state.live_launch()
     starts = {live.deployment: 1} if live is not None else {}
     kept: list[str] = []
     dropped: dict[str, tuple[float, float]] = {}
     lost: set[object] = set()
+    full = False
     for row in sorted(_candidates(state), key=lambda row: _rank(state, row)):
-        deployment = state.deployments[row.cell.deployment]
-        rounds = rounds_left(row)
-        more = max(0, rounds - starts.get(deployment.id, 0))
-        needs = rounds * estimates.cell_seconds(deployment, row.cell.point)
-        needs += more * estimates.launch_seconds(deployment)
-        point = point_key(row, state)[1:]
+        rounds, deployment = rounds_left(row), row.cell.deployment
+        needs = _needs(state, row, estimates, starts)
+        makes_way = begun + needs > available or (point_key(row, state)[1:] in lost and not _is_baseline(state, row))
         margin = 1.0 if isinstance(row.state, st.Pending) else _MARGIN
-        if used + needs * margin > available or (point in lost and not _is_baseline(state, row)):
+        full = full or (not makes_way and used + needs * margin > available)
+        if full or makes_way:
             dropped[row.cell.id] = (needs, max(0.0, available - used))
             if _is_baseline(state, row):
-                lost.add(point)
+                lost.add(point_key(row, state)[1:])
             continue
         used += needs
-        starts[deployment.id] = max(rounds, starts.get(deployment.id, 0))
+        starts[deployment] = max(rounds, starts.get(deployment, 0))
         kept.append(row.cell.id)
     return Fit(tuple(kept), dropped)
+
+
+def _needs(state: RunState, row: CellRow, estimates: Estimates, starts: Mapping[str, int]) -> float:
+    """Seconds of a cell's rounds, with the starts of its server beyond those that are there or were counted."""
+    deployment = state.deployments[row.cell.deployment]
+    rounds = rounds_left(row)
+    more = max(0, rounds - starts.get(deployment.id, 0))
+    return rounds * estimates.cell_seconds(deployment, row.cell.point) + more * estimates.launch_seconds(deployment)
 
 
 def dropped_cells(state: RunState) -> Sequence[CellRow]:
     """Those that the deadline keeps from being measured."""
     return [row for row in state.cells.values() if _is_dropped(row)]
+
+
+def deadline_passed(state: RunState) -> str:
+    """Why a run that its deadline has ended cannot simply go on, and what to do; empty for every other run."""
+    deadline = state.deadline
+    if state.phase is not st.RunPhase.ENDED or state.outcome != BY_DEADLINE or deadline is None or not deadline.at:
+        return ""
+    left = len(dropped_cells(state))
+    rest = f", with {left} {'cell' if left == 1 else 'cells'} left out" if left else ""
+    text = f"the sweep ended by its deadline, {deadline.text}{rest}: it would end again at once"
+    return f"{text}; set another one (until HH:MM) or none (until {NO_DEADLINE}), and it goes on"
+
+
+def deadline_holds(state: RunState) -> str:
+    """What to know before something is measured in a run that its deadline has ended."""
+    if not deadline_passed(state) or state.deadline is None:
+        return ""
+    return f"; the deadline {state.deadline.text} still holds: until {NO_DEADLINE} lifts it"
 
 
 def _is_dropped(row: CellRow) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ddconsole.core import states as st
 from ddconsole.core.expansion import Expansion
-from ddconsole.core.run_state import CellRow, LaunchRow, RunState
+from ddconsole.core.run_state import CellRow, RunState
 from ddconsole.core.sweep import Deployment, WorkloadPoint
 
 FORMAT = 1
@@ -151,6 +151,13 @@ class Estimates:
             return sending + point.max_tokens / self._rate(deployment, point)
         return stream_tokens(point) / self._rate(deployment, point)
 
+    @property
+    def basis(self) -> str:
+        """What the times of cells are taken from, in words."""
+        if self.observations:
+            return "by what was measured so far"
+        return "by earlier runs on this host" if self.history.observations else "a guess: nothing was measured yet"
+
     def launch_seconds(self, deployment: Deployment) -> float:
         """Of one start and stop of the server, cells apart."""
         return self.start_seconds(deployment) + self.defaults.stop_seconds
@@ -281,10 +288,29 @@ def remaining(state: RunState, estimates: Estimates, now: float | None = None) -
     """
     at = state.at if now is None else now
     cells = {name: _cell_left(state, row, estimates, at) for name, row in state.cells.items()}
-    left = [seconds for seconds in cells.values() if seconds is not None]
-    if not left:
-        return Remaining(cells, None)
-    return Remaining(cells, sum(left) + _launches_left(state, estimates, at))
+    later = waiting(state, estimates)
+    return Remaining(cells, None if later is None else later + running_left(state, estimates, at))
+
+
+def waiting(state: RunState, estimates: Estimates) -> float | None:
+    """Seconds of what has not begun: cells that wait, later rounds of the running one, starts that are to come.
+
+    None when no cell is left. However long what runs now takes, no less than this is left of the run.
+    """
+    seconds = 0.0
+    rounds: dict[str, int] = {}
+    for row in state.cells.values():
+        if not isinstance(row.state, st.Pending | st.Running):
+            continue
+        deployment, left = state.deployments[row.cell.deployment], rounds_left(row)
+        rounds[deployment.id] = max(rounds.get(deployment.id, 0), left)
+        later = left - (1 if isinstance(row.state, st.Running) else 0)
+        seconds += later * estimates.cell_seconds(deployment, row.cell.point)
+    live = state.live_launch()
+    if live is not None and live.deployment in rounds:
+        rounds[live.deployment] -= 1
+    starts = sum(count * estimates.launch_seconds(state.deployments[name]) for name, count in rounds.items())
+    return seconds + starts if rounds else None
 
 
 def remaining_of_run(state: RunState) -> float | None:
@@ -301,8 +327,7 @@ def running_left(state: RunState, estimates: Estimates, at: float) -> float:
     if row is not None and isinstance(row.state, st.Running):
         whole = estimates.cell_seconds(state.deployments[row.cell.deployment], row.cell.point)
         seconds += max(0.0, whole - max(0.0, at - row.state.since))
-    live = state.live_launch()
-    return seconds if live is None else seconds + _live_launch_left(state, live, estimates, at)
+    return seconds + launch_left(state, estimates, at)
 
 
 def rounds_left(row: CellRow) -> int:
@@ -321,23 +346,11 @@ def _cell_left(state: RunState, row: CellRow, estimates: Estimates, at: float) -
             return None
 
 
-def _launches_left(state: RunState, estimates: Estimates, at: float) -> float:
-    """Starts and stops that are still to come: one for each round that is left of each deployment."""
-    rounds: dict[str, int] = {}
-    for row in state.cells.values():
-        if isinstance(row.state, st.Pending | st.Running):
-            name = row.cell.deployment
-            rounds[name] = max(rounds.get(name, 0), rounds_left(row))
+def launch_left(state: RunState, estimates: Estimates, at: float) -> float:
+    """The rest of the start of the launch that lives, and its stop; 0 where none lives."""
     live = state.live_launch()
-    seconds = 0.0
-    if live is not None and live.deployment in rounds:
-        rounds[live.deployment] -= 1
-        seconds += _live_launch_left(state, live, estimates, at)
-    return seconds + sum(count * estimates.launch_seconds(state.deployments[name]) for name, count in rounds.items())
-
-
-def _live_launch_left(state: RunState, live: LaunchRow, estimates: Estimates, at: float) -> float:
-    """The rest of its start, and its stop."""
+    if live is None:
+        return 0.0
     if not isinstance(live.state, st.Planned | st.Starting):
         return estimates.defaults.stop_seconds
     whole = estimates.start_seconds(state.deployments[live.deployment])

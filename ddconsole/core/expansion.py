@@ -6,7 +6,7 @@ are measured with: so compared methods are sized alike wherever both fit, and a 
 a deployment of that size.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -116,7 +116,11 @@ def expand(plan: Plan, memory: MemoryModel | None = None, texts: Mapping[str, Te
     sizes = _sizes(rows, memory)
     deployments, cells, fit_by_deployment = _named(plan, rows, sizes, memory)
     placed = list(zip(rows, cells, strict=True))
-    notes = (*_size_notes(placed, deployments, plan.baseline), *_server_argument_notes(rows, sizes, memory, plan))
+    notes = (
+        *_size_notes(placed, deployments, plan.baseline),
+        *_server_argument_notes(rows, sizes, memory, plan),
+        *_displace_notes(plan, deployments.values()),
+    )
     return Expansion(
         deployments=tuple(deployments.values()),
         cells=tuple(cells),
@@ -237,6 +241,15 @@ def _server_argument_notes(rows: list[_Row], sizes: list[int], memory: MemoryMod
     more = (_servers(rows, sizes) - _servers(bare, _sizes(bare, memory))) * plan.protocol.launches
     if more > 0:
         yield f"server arguments of {', '.join(bringing)} cost {more} more server starts"
+
+
+def _displace_notes(plan: Plan, deployments: Iterable[Deployment]) -> Iterator[str]:
+    """Units that are in no launch's way: they are not stopped, which an operator who named them will not expect."""
+    used = {gpu for one in deployments for gpu in one.placement.gpus}
+    for part in plan.displace:
+        if part.needs_gpu is not None and part.needs_gpu not in used:
+            gpu = f"GPU {part.needs_gpu}"
+            yield f"displace: {part.unit} is left running: no launch is placed on {gpu} (placement: names the GPUs)"
 
 
 def _servers(rows: list[_Row], sizes: list[int]) -> int:

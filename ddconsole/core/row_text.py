@@ -230,13 +230,20 @@ def _running_texts(
         "spread": sparkline(live.rates, 8) if progress is not None else "",
         "acceptance": "" if live.acceptance is None else f"{live.acceptance:.2f}",
         "count": _running_count(row, progress),
-        "time": f"~{clock_time(max(0.0, left - gone))}" if left is not None else clock_time(gone),
+        "time": _running_time(gone, left),
         "live": live.current,
         "stale": not live.current,
     }
     if row.stop_requested:
         texts["cause"] = "being skipped" if row.skip_after_stop else "being stopped"
     return texts
+
+
+def _running_time(gone: float, left: float | None) -> str:
+    """`~0:21` to go; `+0:07` beyond what was foretold; the time gone where nothing was."""
+    if left is None:
+        return clock_time(gone)
+    return f"~{clock_time(left - gone)}" if left > gone else f"+{clock_time(gone - left)}"
 
 
 def _running_count(row: CellRow, progress: CellProgress | None) -> str:

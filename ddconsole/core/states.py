@@ -356,3 +356,6 @@ RUN_COMMANDS: dict[RunCommand, frozenset[RunPhase]] = {
     RunCommand.UNTIL: frozenset(RunPhase) - {RunPhase.STOPPING},
 }
 """Which command is legal in which phase."""
+
+ABOUT_DEBTS = frozenset({RunCommand.SETTLE, RunCommand.WAIVE})
+"""Commands that mean something only to a run that owes something."""

@@ -62,6 +62,8 @@ class LinkState:
     """What the agent says keeps it from its work and may stand in no journal, such as storage that failed."""
     bridged: bool = False
     """The host forbids stream forwarding: a command there carries the bytes."""
+    lost: str = ""
+    """Of a copy that is read from disk: why its host is not asked; empty where that is from choice."""
 
 
 class AgentError(Exception):

@@ -60,7 +60,11 @@ class FileCopy:
         self._part.parent.mkdir(parents=True, exist_ok=True)
         with self._part.open("ab") as file:
             file.truncate(offset)
-            file.write(data)
+            if any(data):
+                file.write(data)
+            else:
+                # What a log that flooded has given back to the host's disk takes none here either.
+                file.truncate(offset + len(data))
 
     def finish(self, sha256: str) -> bool:
         """Give it its name; False when its content is not what its hash says: then nothing of it is kept.

@@ -219,13 +219,14 @@ class Login(asyncssh.SSHClient):
         """The login was refused: what the server offers, what was tried, and what helps."""
         offered = ", ".join(self._methods) or "nothing that ddconsole can do"
         tried = "the keys of files and key agent" + ("".join(f", {what}" for what in self._asked if what != "round"))
-        text = f"E105 {visible(str(problem))}; the server offers {offered}; tried were {tried}"
-        if self.unanswered:
-            text += f"; {self.unanswered}"
-        elif self._locked:
-            names = ", ".join(str(one) for one in self._locked)
-            text += f"; {names} needs its passphrase, and there is nobody here to ask"
+        text = f"{visible(str(problem))}; the server offers {offered}; tried were {tried}"
         do = "log in once with `ssh`, load the key with ssh-add, or name user and IdentityFile in the ssh configuration"
+        if self._locked and self._prompts.answerer is None:
+            names = ", ".join(str(one) for one in self._locked)
+            text = f"{names} needs its passphrase, and there is nobody here to ask; {text}"
+            do = "load the key with ssh-add, or run ddconsole in a terminal: there it asks"
+        elif self.unanswered:
+            text += f"; {self.unanswered}"
         if "Too many authentication failures" in str(problem):
             do = "the server counts every key: set IdentitiesOnly yes and one IdentityFile for this host"
-        return StageError(Stage.AUTH, self.watch.host, text, do, final=True)
+        return StageError(Stage.AUTH, self.watch.host, f"E105 {text}", do, final=True)

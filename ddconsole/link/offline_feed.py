@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from ddconsole.core.ages import age_in_words
+from ddconsole.core.coming_back import come_back
 from ddconsole.core.fold import fold
 from ddconsole.core.host_state import HostState
 from ddconsole.core.host_state_json import host_state_from_json
@@ -51,8 +53,8 @@ class OfflineRunFeed:
         heard = last_heard(directory) or self.state.at or None
         detail = _detail(directory, damage)
         if lost:
-            detail = f"{lost_text(self.host, self.state, heard)}; {detail}; {lost}"
-        self.link = LinkState(LinkPhase.OFFLINE, time.time(), detail, heard=heard)
+            detail = f"{lost_text(self.host, self.state, heard, time.time())}; {lost}; {detail}"
+        self.link = LinkState(LinkPhase.OFFLINE, time.time(), detail, heard=heard, lost=lost)
         self.progress: CellProgress | None = None
         self.rates: Sequence[float] = ()
         self.decode: DecodeFigures | None = None
@@ -78,7 +80,7 @@ class OfflineRunFeed:
 
     async def take_control(self, shown: int | None) -> CommandAnswer:  # noqa: ARG002  # a feed's signature
         """Refused: no agent is asked."""
-        return CommandAnswer(False, "this run is read from disk; attach to its host to control it")
+        return CommandAnswer(False, f"this run is read from disk; {come_back(self.run, self.host)} asks its host")
 
     async def command(
         self,
@@ -89,7 +91,9 @@ class OfflineRunFeed:
         expected: Mapping[str, Seen] | None = None,  # noqa: ARG002
     ) -> CommandAnswer:
         """Refused: no agent is asked."""
-        return CommandAnswer(False, f"{name}: this run is read from disk; attach to its host to steer it")
+        return CommandAnswer(
+            False, f"{name}: this run is read from disk; {come_back(self.run, self.host)} asks its host"
+        )
 
     def follow_log(self, launch: int | None, on_piece: Callable[[LogPiece], None]) -> None:
         """Give the log's last lines, once."""
@@ -129,10 +133,11 @@ class OfflineRunFeed:
         return _whole_or_part(self._directory / "launches" / str(launch) / "server.log")
 
 
-def lost_text(host: str, state: RunState, heard: float | None) -> str:
-    """What a run whose host cannot be reached is known by: since when, and as of which entry."""
-    since = f"not reached since {moment(heard)}" if heard else "was never reached"
-    return f"{host} {since}; as of entry {state.seq}, {moment(state.at)}"
+def lost_text(host: str, state: RunState, heard: float | None, now: float) -> str:
+    """What a run whose host cannot be reached is known by, in few words: they stand on one line of a terminal."""
+    if heard is None:
+        return f"{host} was never reached; the copy here ends with entry {state.seq}"
+    return f"{host} lost; the copy here is {age_in_words(now - heard)} old ({moment(heard)}, entry {state.seq})"
 
 
 def moment(at: float) -> str:

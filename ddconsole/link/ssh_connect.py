@@ -1,7 +1,10 @@
 """Making an SSH connection: each hop of the way checked, named in errors, and given up when it stands still."""
 
 import asyncio
+import os
+import re
 import shlex
+import socket
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -170,7 +173,7 @@ class _Way:
         try:
             connection = await self._watched(login, lambda: asyncssh.connect(**given))
         except (asyncssh.Error, OSError, ValueError, _StandsStill) as problem:
-            raise _error_of(problem, login, tunnel, proxy) from problem
+            raise _error_of(problem, login, tunnel, proxy, _tried(spec, options)) from problem
         finally:
             if proxy is not None:
                 proxy.close()
@@ -292,14 +295,24 @@ def _bad_configuration(host: str, problem: Exception) -> StageError:
     return StageError(Stage.AUTH, host, f"E105 {visible(str(problem))}", do, final=True)
 
 
+def _tried(spec: HostSpec, options: asyncssh.SSHClientConnectionOptions) -> str:
+    """Where the connection was meant to go, and by whose word where the operator wrote another name."""
+    told = f", the HostName of {spec.name} in the ssh configuration" if options.host != spec.name else ""
+    return visible_line(f"{options.host} port {options.port}{told}")
+
+
 def _error_of(
-    problem: Exception, login: Login, tunnel: asyncssh.SSHClientConnection | None, proxy: _Proxy | None
+    problem: Exception,
+    login: Login,
+    tunnel: asyncssh.SSHClientConnection | None,
+    proxy: _Proxy | None,
+    tried: str,
 ) -> StageError:
     """What is said of a failed try."""
     watch = login.watch
     match problem:
         case _StandsStill():
-            return StageError(problem.stage, watch.host, problem.text, _AGAIN, final=False)
+            return StageError(problem.stage, watch.host, f"{problem.text} (tried {tried})", _AGAIN, final=False)
         case asyncssh.HostKeyNotVerifiable():
             return host_key_error(watch, problem)
         case asyncssh.KeyExchangeFailed():
@@ -311,13 +324,13 @@ def _error_of(
         case asyncssh.ConfigParseError() | ValueError():
             return _bad_configuration(watch.host, problem)
         case _:
-            return _no_way(watch.host, tunnel, problem, proxy)
+            return _no_way(watch.host, tunnel, problem, proxy, tried)
 
 
 def _no_way(
-    host: str, tunnel: asyncssh.SSHClientConnection | None, problem: Exception, proxy: _Proxy | None
+    host: str, tunnel: asyncssh.SSHClientConnection | None, problem: Exception, proxy: _Proxy | None, tried: str
 ) -> StageError:
-    what = visible(str(problem) or type(problem).__name__)
+    what = f"{visible(_reason(problem))} (tried {tried})"
     if tunnel is not None and isinstance(problem, asyncssh.ChannelOpenError):
         what = f"the hop before it does not lead there: {what}"
     if proxy is not None:
@@ -327,3 +340,16 @@ def _no_way(
         what += "; sshd also hangs up when MaxStartups logins are under way"
     do = "check name, port and network"
     return StageError(Stage.CONNECT, host, what, do, final=False)
+
+
+def _reason(problem: Exception) -> str:
+    """What went wrong in the system's own words, without the numbers and addresses that Python puts around them."""
+    if isinstance(problem, OSError):
+        # Several addresses of one name were tried in vain: the exception has only a text.
+        numbers = set(re.findall(r"\[Errno (\d+)\]", str(problem))) if problem.errno is None else set()
+        if isinstance(problem, socket.gaierror):
+            return problem.strerror or "the name is not known"
+        number = problem.errno if problem.errno is not None else int(numbers.pop()) if len(numbers) == 1 else None
+        if number is not None:
+            return os.strerror(number)
+    return str(problem) or type(problem).__name__

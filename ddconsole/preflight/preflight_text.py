@@ -62,7 +62,10 @@ def _wrapped(text: str, first: str, width: int) -> list[str]:
 def _summary(findings: Sequence[Finding]) -> str:
     counts = {outcome: sum(finding.outcome is outcome for finding in findings) for outcome in _ORDER}
     words = {
-        Outcome.FAIL: "failed", Outcome.WARN: "warnings", Outcome.UNKNOWN: "unknown", Outcome.PASS: "passed",
+        Outcome.FAIL: "failed",
+        Outcome.WARN: "warning" if counts[Outcome.WARN] == 1 else "warnings",
+        Outcome.UNKNOWN: "unknown",
+        Outcome.PASS: "passed",
         Outcome.SKIP: "skipped",
-    }  # fmt: skip
+    }
     return ", ".join(f"{counts[outcome]} {words[outcome]}" for outcome in _ORDER if counts[outcome]) or "no checks"

@@ -103,8 +103,9 @@ class GpuReader:
         count: Reading[int] = self.calls.ask("nvmlDeviceGetCount")
         self._events.collect()
         if quiet is not self._quiet:
-            # The counters at the border of what is measured.
-            self._groups = {key: kept for key, kept in self._groups.items() if key[1] not in {"energy", "dear"}}
+            # At the border of what is measured: the counters, and who is on the GPU.
+            fresh = {"energy", "dear", "slow"}
+            self._groups = {key: kept for key, kept in self._groups.items() if key[1] not in fresh}
         self._quiet = quiet
         for gpu in self._gpus.values():
             gpu.lost = None

@@ -2,11 +2,11 @@
 
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ddconsole.core.host_state import DISTURBING_REASONS, GpuState, HostState, reason_names
+from ddconsole.core.host_state import DISTURBING_REASONS, GpuProcess, GpuState, HostState, reason_names
 from ddconsole.core.host_state_json import host_state_from_json
 from ddconsole.core.readings import Reading
 from ddconsole.runner.surroundings import surroundings_record, waiting_flags
@@ -15,6 +15,8 @@ _SLOWED_AT_LEAST = 0.1
 """Seconds by the driver's counters below which a cell is not flagged."""
 _UNDER_LOAD = 50
 """Percent of utilisation from which a link is judged."""
+_SAMPLE_TAKES = 1.0
+"""Seconds between the first reading of a sample and its end."""
 _WINDOW = 8 * 1024 * 1024
 """Bytes from the end of the file that are looked at: hours of samples."""
 
@@ -39,19 +41,29 @@ def samples_between(path: Path, began: float, ended: float) -> list[HostState]:
     return found
 
 
-def hardware_record(samples: Sequence[HostState], gpus: Sequence[int], seconds: float) -> dict[str, Any]:
-    """Per GPU of the deployment: mean and lowest clock, mean power, energy, link, throttling. Empty without samples.
+def hardware_record(
+    samples: Sequence[HostState], gpus: Sequence[int], seconds: float, own: Collection[int] = ()
+) -> dict[str, Any]:
+    """Per GPU of the deployment: mean and lowest clock, mean power, energy, link, throttling, foreign processes.
+
+    Empty without samples.
 
     Args:
         samples: of the time of the cell.
         gpus: indices of the deployment's GPUs.
         seconds: how long the cell took.
+        own: pids of the server's processes, as this machine numbers them.
     """
     record: dict[str, Any] = {"samples": len(samples)}
-    record["gpus"] = {
-        str(index): _gpu_record([gpu for state in samples if (gpu := state.gpu(index)) is not None], seconds)
-        for index in gpus
-    }
+    for index in gpus:
+        states = [gpu for state in samples if (gpu := state.gpu(index)) is not None]
+        of_gpu = _gpu_record(states, seconds)
+        # A look is kept for seconds: one from before the cell may still show the server before this one.
+        fresh = [state.processes for state in states if state.processes.at >= samples[0].at - _SAMPLE_TAKES]
+        if foreign := foreign_processes(fresh, own):
+            of_gpu["foreign"] = foreign
+        record.setdefault("gpus", {})[str(index)] = of_gpu
+    record.setdefault("gpus", {})
     cpu = _values(state.cpu_percent for state in samples)
     if cpu:
         record["cpu_percent"] = statistics.fmean(cpu)
@@ -68,6 +80,9 @@ def disturbances(record: dict[str, Any]) -> tuple[str, ...]:
             flags.append(f"GPU {index} was slowed: {', '.join(reasons)}")
         elif _slowed(gpu) > _SLOWED_AT_LEAST:
             flags.append(f"GPU {index} was slowed by heat or a power brake for {_slowed(gpu):.1f} s")
+        for one in gpu.get("foreign", ()):
+            held = "" if one["memory_bytes"] is None else f", {one['memory_bytes'] / 2**30:.1f} GiB"
+            flags.append(f"GPU {index} was used by another process too: pid {one['pid']}{held}")
         if gpu.get("xids"):
             flags.append(f"GPU {index} reported Xid {', '.join(str(one) for one in gpu['xids'])}")
         if gpu.get("link_below"):
@@ -75,6 +90,25 @@ def disturbances(record: dict[str, Any]) -> tuple[str, ...]:
         if gpu.get("aer_uncorrected"):
             flags.append(f"GPU {index}'s link made {gpu['aer_uncorrected']} errors that were not corrected")
     return (*flags, *waiting_flags(record.get("around", {}), on_gpus=bool(record.get("gpus"))))
+
+
+def foreign_processes(
+    readings: "Sequence[Reading[tuple[GpuProcess, ...]]]", own: Collection[int]
+) -> list[dict[str, int | None]]:
+    """Processes on a GPU that are not the server's, with the most memory that each was seen to hold.
+
+    Where the driver numbers processes as this machine does, all but the server's own. In a container it may number them
+    as the host does: then those that came after the first look, at which the server was there.
+    """
+    looks = [one.require() for one in readings if one.known]
+    most: dict[int, int | None] = {}
+    for process in (process for look in looks for process in look):
+        held = most.get(process.pid)
+        most[process.pid] = max(held or 0, process.memory_bytes) if process.memory_bytes is not None else held
+    at_first = {process.pid for process in looks[0]} if looks else set()
+    known = set(own) if most.keys() & set(own) else at_first
+    foreign = most.keys() - known if known else set()
+    return [{"pid": pid, "memory_bytes": most[pid]} for pid in sorted(foreign)]
 
 
 def _slowed(gpu: dict[str, Any]) -> float:

@@ -15,6 +15,7 @@ from ddconsole.core.control import Control, Ending, WantedCell, control_from_jso
 from ddconsole.core.events import (
     AttemptDone,
     AttemptFailed,
+    AttemptInterrupted,
     AttemptStarted,
     AttemptStopped,
     Event,
@@ -56,6 +57,7 @@ _RECORD = 2.0
 """Real seconds between two walks over /proc while measuring: one costs about 18 us for each process of the machine."""
 _LEASE = 60.0
 """Real seconds without a sign of an agent after which the runner ends by itself."""
+_TOLD_TO_END = "something told the runner to end (a signal), as a logout or a shutdown does"
 _DISK_RETRY = 2.0
 """Real seconds between two tries to write on a full disk."""
 
@@ -325,6 +327,8 @@ class LaunchLife:
             return AttemptDone(
                 cell, attempt, launch, outcome.sha256, outcome.fingerprint, outcome.figures, outcome.flags
             )
+        if outcome.cause is None and self._told_to_end:
+            return AttemptInterrupted(cell, attempt, launch, _TOLD_TO_END)
         if outcome.cause is None:
             by = self._control.control.stopped_by.get(cell, "operator")
             return AttemptStopped(cell, attempt, launch, by, outcome.sha256, outcome.figures)

@@ -11,7 +11,7 @@ class LogTail:
     """Lines of a growing file, as they become complete."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
-        self._path = path
+        self.path = path
         self.offset = offset
         """Bytes read so far."""
         self._rest = b""
@@ -19,7 +19,7 @@ class LogTail:
     def read(self) -> list[str]:
         """The lines that came since the last call, at most 256 KiB of them; carriage returns are still in them."""
         try:
-            with self._path.open("rb") as file:
+            with self.path.open("rb") as file:
                 file.seek(self.offset)
                 data = file.read(_PIECE)
         except FileNotFoundError:
@@ -34,7 +34,7 @@ class LogTail:
 
     def read_partial_line(self) -> None:
         """Pass over the rest of a line that the offset fell into."""
-        with self._path.open("rb") as file:
+        with self.path.open("rb") as file:
             file.seek(self.offset)
             self.offset += len(file.readline())
 

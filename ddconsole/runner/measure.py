@@ -21,6 +21,7 @@ from ddconsole.engines.openai_api import counting_each_chunk
 from ddconsole.load.prompts import WorkloadTexts
 from ddconsole.load.task import LoadTask, Prompt
 from ddconsole.runner.acceptance import cell_acceptance, counter_flags, with_steps
+from ddconsole.runner.belonging import recorded_processes
 from ddconsole.runner.cell_time import CellTime
 from ddconsole.runner.durable import write_whole
 from ddconsole.runner.hardware import disturbances, hardware_record, samples_between
@@ -254,7 +255,8 @@ class CellMeasurement:
         flags = (*flags, *instrument_flags(wanted.cell.point, figures, result.report, records, counters))
         ended = self._clock.now()
         samples = samples_between(self._run.path / "telemetry.jsonl", time.began, ended)
-        hardware = hardware_record(samples, self._order.deployment.placement.gpus, ended - time.began)
+        own = {one.pid for one in recorded_processes(self._run.launch(self._order.launch))}
+        hardware = hardware_record(samples, self._order.deployment.placement.gpus, ended - time.began, own)
         if kind == "done":
             flags = (*flags, *disturbances(hardware))
         parts = self._parts(wanted, readiness)

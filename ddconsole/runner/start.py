@@ -23,6 +23,7 @@ from ddconsole.engines.engine import (
 from ddconsole.engines.failures import classify
 from ddconsole.runner.identity import describe, identify, listening_pids
 from ddconsole.runner.live_file import LiveFile
+from ddconsole.runner.log_limit import LogLimit
 from ddconsole.runner.log_tail import LogTail
 from ddconsole.runner.server_process import ServerProcess
 
@@ -58,6 +59,7 @@ class LogWatch:
     ) -> None:
         self._launch = launch
         self._tail = tail
+        self._limit = LogLimit(tail.path)
         self.reader = reader
         self._live = live
         self._on_step = on_step
@@ -68,7 +70,8 @@ class LogWatch:
         self._fatal_at = 0.0
 
     def look(self, *, starting: bool) -> None:
-        """Take what came since the last look."""
+        """Take what came since the last look, and keep what the log takes of the disk within bounds."""
+        self._limit.look()
         for line in self._tail.read():
             for item in self.reader.feed(line):
                 if isinstance(item, Step) and starting:

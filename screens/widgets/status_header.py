@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ddconsole.core import states as st
+from ddconsole.core.ages import age_in_words
 from ddconsole.core.deadline import dropped_cells
 from ddconsole.core.run_state import Debt, RunState
 from ddconsole.link.client import LinkPhase, LinkState
@@ -159,7 +160,7 @@ def link_span(link: LinkState, console_now: float) -> Span:
         case LinkPhase.DOWN:
             return (f"down {age}", Role.BAD)
         case LinkPhase.OFFLINE:
-            return ("offline", Role.DIM)
+            return (f"offline {age}", Role.DIM)
 
 
 _WORDS = {
@@ -173,14 +174,6 @@ _WORDS = {
 def round_trip(seconds: float) -> str:
     """`12 ms`, `3.2 s`."""
     return f"{seconds:.1f} s" if seconds >= _SLOW else f"{seconds * 1000:.0f} ms"
-
-
-def age_in_words(seconds: float) -> str:
-    """`14 s`, `3 min`, `2 h`: short, rounded down."""
-    whole = max(0, int(seconds))
-    if whole < 120:
-        return f"{whole} s"
-    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h"
 
 
 def span_of_time(seconds: float) -> str:

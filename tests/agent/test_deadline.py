@@ -13,7 +13,7 @@ from ddconsole.agent.journal import Journal
 from ddconsole.agent.run_store import first_events
 from ddconsole.agent.service import Service
 from ddconsole.core import states as st
-from ddconsole.core.clock import SystemClock
+from ddconsole.core.clock import ScaledClock, SystemClock
 from ddconsole.core.events import DeadlineSet
 from ddconsole.core.run_state import RunState
 from ddconsole.core.wire import Command
@@ -108,5 +108,28 @@ def test_a_wall_clock_that_is_set_moves_no_deadline(tmp_path: Path) -> None:
     assert isinstance(journal.state.cells["c001"].state, st.Pending)
     HandClock.passed = 3590.0
     watch.look(200.0)
+    assert _is_dropped(journal.state.cells["c001"].state)
+    journal.close()
+
+
+async def test_a_time_that_is_none_is_refused_by_the_host_too(service: Service) -> None:
+    service.submit(submission([deployment("d01", pace=1.0)], cells("d01", 1)))
+    refused = service.command(directory(service), Command("bad", "until", "test", (), {"until": "25:00"}))
+    assert (refused.taken, refused.text) == (False, "until: no time of day: write one like 07:00, or none")
+    taken = service.command(directory(service), Command("good", "until", "test", (), {"until": "none"}))
+    assert (taken.taken, taken.text) == (True, "no deadline any more")
+
+
+def test_in_a_rehearsal_the_deadline_comes_by_its_faster_clock(tmp_path: Path) -> None:
+    clock = ScaledClock(600.0, time.time())
+    journal = Journal.open(tmp_path / "journal.jsonl", clock, boot=Boot("b", 0.0, 0.0), pid=1, version="t")
+    journal.append(first_events(submission([deployment("d01")], cells("d01", 1))))
+    journal.append([DeadlineSet(clock.now() + 300.0, "soon", "test")])
+    watch = DeadlineWatch(journal, clock)
+    watch.look(0.0)
+    assert isinstance(journal.state.cells["c001"].state, st.Pending)
+    # Five minutes of it are half a second.
+    time.sleep(0.6)
+    watch.look(100.0)
     assert _is_dropped(journal.state.cells["c001"].state)
     journal.close()

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from displaced_unit import command, free_port, install_server, measures, order, 
 from systemd_box import SystemdBox, systemd_box
 
 from ddconsole.core import states as st
+from ddconsole.core.deadline import dropped_cells
 from ddconsole.core.events import DebtSettled, DebtTaken, LaunchPlanned
 
 pytestmark = [pytest.mark.systemd, pytest.mark.ssh, pytest.mark.timeout(300)]
@@ -183,3 +185,21 @@ async def test_a_killed_agent_costs_no_unit(box: SystemdBox, agent: BoxAgent, po
 @pytest.mark.parametrize("point", KILL_POINTS)
 async def test_killed_at_each_step(box: SystemdBox, agent: BoxAgent, point: str) -> None:
     await survive(box, agent, point)
+
+
+async def test_a_deadline_leaves_the_time_to_put_a_unit_back(box: SystemdBox, agent: BoxAgent) -> None:
+    port = free_port()
+    up(box, "due.service", f"[Service]\nExecStart={command(port)}\n", port)
+    agent.start()
+    await agent.submit(order("due.service", "due", number=200))
+    await agent.until("due", measures)
+    # 15 s of these are kept: for the last stop, and for a start of the unit.
+    at = time.time() + 25.0
+    assert "until soon" in await agent.tell("due", "until", at=str(at), text="soon")
+    state = await agent.until("due", lambda one: over(one) and not one.debts, 60)
+    assert state.outcome == "deadline"
+    assert state.at <= at
+    settled = next(one.event for one in agent.entries("due") if isinstance(one.event, DebtSettled))
+    assert settled.how.startswith("put back: ")
+    assert box.show("due.service", "ActiveState") == "active"
+    assert [row.cell.id for row in dropped_cells(state)][-1] == "c200"

@@ -1,17 +1,20 @@
 """What an operator tells pre-flight, over the agent's own functions: accept, take back, record."""
 
+import csv
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sweeps import cells, deployment, submission
+from sweeps import cells, deployment, ended, phases, submission, until
 
 from ddconsole.agent.preflight import PreflightOrder, PreflightRefused, preflight_findings
-from ddconsole.agent.preflight_notes import PreflightNotes
+from ddconsole.agent.preflight_notes import ACCEPTED, PreflightNotes
+from ddconsole.agent.service import Service
 from ddconsole.core.clock import SystemClock
 from ddconsole.core.wire import Submission
 from ddconsole.preflight.check import Tier
+from ddconsole.report.export import export_run
 
 SUBMISSION = submission([deployment("d01")], cells("d01", 1))
 
@@ -69,3 +72,27 @@ def test_damaged_notes_are_as_good_as_none(tmp_path: Path) -> None:
     notes.served({"build": "b", "how": "plain", "run": "r2"})
     notes.served({"build": "b", "how": "dflash", "run": "r2"})
     assert [one["how"] for one in notes.smoke()] == ["plain", "dflash"]
+
+
+@pytest.mark.engine
+async def test_what_was_accepted_lets_the_sweep_begin_and_stands_in_its_journal_and_report(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    service = Service(runs, SystemClock())
+    await service.start()
+    broken = replace(
+        submission([deployment("d01")], cells("d01", 1), preflight=True),
+        model={"path": str(tmp_path / "nowhere"), "draft": None, "source": None},
+    )
+    accept = PreflightOrder(Tier.GATE, accept="model.complete", because="the engine brings it", by="mara@laptop")
+    assert (await findings(accept, runs, broken))["model.complete"]["accepted"]
+    service.submit(broken)
+    state = await until(service, "test-run", ended)
+    await service.stop()
+    assert state.outcome == "complete", phases(state)
+    (told,) = [one.text for one in state.warnings if one.about == ACCEPTED]
+    assert told.startswith("model.complete: ")
+    assert told.endswith("; accepted: the engine brings it (mara@laptop)")
+    export_run(runs / "test-run", tmp_path / "report", lambda _: None, make_pdf=False)
+    with next((tmp_path / "report").rglob("tab-environment*.csv")).open(newline="") as file:
+        rows = [(row["what"], row["value"]) for row in csv.DictReader(file)]
+    assert ("accepted", told) in rows

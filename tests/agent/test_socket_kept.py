@@ -72,3 +72,16 @@ async def test_an_agent_that_is_started_by_hand_meanwhile_leaves(client: HttpAge
     async with asyncio.timeout(20):
         assert await process.wait() == 3
     assert (await client.hello()).agent == before.agent
+
+
+async def test_an_agent_that_leaves_takes_its_socket_and_folder_along_and_the_next_one_has_them(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    socket = Path(on_host.socket_path(str(state), os.geteuid()))
+    for _ in range(2):
+        client = await connect("local", state_directory=str(state))
+        assert socket.is_socket()
+        await client.close()
+        for pid in agents(state):
+            os.kill(pid, signal.SIGTERM)
+        await until(lambda: not agents(state), 20, "for the agent to leave")
+        assert not socket.parent.exists()

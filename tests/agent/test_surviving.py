@@ -183,3 +183,26 @@ async def test_a_secret_in_the_environment_is_neither_in_a_unit_nor_on_the_disk(
     holding = ("grep", "-rl", "hf_abcdefghijklmnopqrstuvwx", *places)
     # What is handed to a new process lies in a file until that one has read it.
     await until(lambda: box.run(*holding, check=False).stdout == "", "no file holds it", 10)
+
+
+async def test_after_a_logout_that_ended_it_the_next_agent_says_so_and_the_sweep_goes_on(
+    box: SystemdBox, engine: CopiedEngine
+) -> None:
+    user = login_user()
+    kill_user_processes(box, on=True)
+    async with console(box, user) as client:
+        await client.submit(order_for(engine))
+        await until(lambda: any(row.attempts for row in state_of(box, user).cells.values()), "a cell runs")
+    await until(lambda: agents(box) == [], "logind ends it")
+    assert state_of(box, user).phase is st.RunPhase.RUNNING
+    async with console(box, user) as client:
+        (problem,) = (await client.hello()).problems
+        assert problem.startswith(f"{RUN}: the agent was ended after ")
+        assert "as it is at a logout" in problem
+        assert problem.endswith(f"loginctl enable-linger {user.pw_name}")
+        await until(lambda: ended(state_of(box, user)), "the sweep ends")
+        state = state_of(box, user)
+        assert state.counts() == {st.CellPhase.DONE: 4}
+        assert [one.text for one in state.warnings if one.about == "agent"] == [problem.removeprefix(f"{RUN}: ")]
+        stopped = [one for row in state.cells.values() for one in row.attempts if one.outcome is st.CellPhase.STOPPED]
+        assert stopped == [], "nobody has stopped a cell"

@@ -10,7 +10,14 @@ from journals import cell, created, deployment, entries, launched, small_run
 from ddconsole.core import events as ev
 from ddconsole.core import states as st
 from ddconsole.core.commands import decide
-from ddconsole.core.deadline import deadline_in_words, dropped_cells, fit, next_time_of_day, reserve
+from ddconsole.core.deadline import (
+    deadline_in_words,
+    dropped_cells,
+    fit,
+    next_time_of_day,
+    reserve,
+    until_problem,
+)
 from ddconsole.core.duration import Defaults, Estimates
 from ddconsole.core.fold import fold
 from ddconsole.core.run_state import RunState
@@ -153,3 +160,60 @@ def test_a_cell_that_the_deadline_stopped_says_so() -> None:
         ev.AttemptStopped("c001", 1, 1, "deadline"),
     )
     assert state.cells["c001"].state == st.Skipped("deadline", "stopped while it ran: the deadline had come")
+
+
+def sized(*lengths: tuple[str, str, int]) -> RunState:
+    """Cells of so many tokens: name, deployment, tokens. The first deployment is the baseline's."""
+    events: list[ev.Event] = [
+        created(),
+        *(ev.DeploymentAdded(to_json(deployment(f"d0{n}", m))) for n, m in ((1, "ar"), (2, "ngram"))),
+    ]
+    events += [ev.CellAdded(to_json(cell(name, of, max_tokens=tokens))) for name, of, tokens in lengths]
+    return fold(entries(events))
+
+
+def test_as_time_goes_cells_are_dropped_from_the_end_one_after_the_other() -> None:
+    # 20, 16, 32, 8 and 64 seconds after a start of 20.
+    state = sized(*((f"c00{n}", "d01", tokens) for n, tokens in enumerate((40, 32, 64, 16, 128), start=1)))
+    seen: list[tuple[str, ...]] = []
+    for seconds in range(170, 39, -1):
+        kept = fit(state, ESTIMATES, 5 + seconds, state.at).kept
+        if kept not in seen:
+            seen.append(kept)
+    whole = tuple(state.cells)
+    assert seen == [whole[:number] for number in range(5, 0, -1)]
+
+
+def test_a_short_cell_does_not_overtake_one_before_it() -> None:
+    state = sized(("c001", "d01", 64), ("c002", "d01", 128), ("c003", "d01", 16))
+    found = fit(state, ESTIMATES, 5 + 20 + 32 + 60, state.at)
+    assert found.kept == ("c001",)
+    assert found.dropped == {"c002": (64.0, 60.0), "c003": (8.0, 60.0)}
+
+
+def test_one_that_no_time_is_long_enough_for_makes_way() -> None:
+    state = sized(("c001", "d01", 1000), ("c002", "d01", 64))
+    assert fit(state, ESTIMATES, 5 + 20 + 32, state.at).kept == ("c002",)
+
+
+def test_a_run_that_its_deadline_ended_is_not_said_to_go_on() -> None:
+    state = skipped_by_deadline()
+    resumed = decide(state, Command("1", "resume", "me"))
+    assert not resumed.answer.taken
+    assert resumed.answer.text == (
+        "the sweep ended by its deadline, 07:00 CET, with 1 cell left out: it would end again at once; "
+        "set another one (until HH:MM) or none (until none), and it goes on"
+    )
+    again = decide(state, Command("2", "retry", "me", ("c004",)))
+    assert again.answer.taken
+    assert again.answer.text == "c004 once more; the deadline 07:00 CET still holds: until none lifts it"
+    lifted = decide(state, Command("3", "until", "me", (), {"at": "0", "text": "none"}))
+    assert (lifted.answer.taken, lifted.answer.text) == (True, "no deadline any more")
+    ended = small_run(ev.RunEnded("complete"))
+    assert decide(ended, Command("4", "resume", "me")).answer.text == "going on"
+
+
+@pytest.mark.parametrize(("text", "problem"), [("07:00", ""), ("none", ""), ("7 am", "no time of day")])
+def test_what_is_wrong_with_a_deadline_is_said(text: str, problem: str) -> None:
+    assert until_problem(text).startswith(problem)
+    assert bool(until_problem(text)) is bool(problem)

@@ -143,6 +143,14 @@ async def test_nobody_who_answers_is_told_after_the_limit(with_password: Sshd) -
     assert refused.value.final
 
 
+async def test_a_locked_key_is_named_also_where_the_host_would_take_a_password(tmp_path: Path) -> None:
+    with prepared(extra="PasswordAuthentication yes\nPubkeyAuthentication yes\n") as one:
+        one.start()
+        settings = await locked_key(tmp_path / "locked", one, public=True)
+        with pytest.raises(StageError, match=rf"E105 {tmp_path}/locked needs its passphrase, and there is nobody here"):
+            await connect_ssh(one.spec, settings)
+
+
 async def test_a_login_that_needs_a_person_says_so_where_there_is_none(with_password: Sshd) -> None:
     with pytest.raises(StageError, match=r"E105 .* there is nobody here to ask"):
         await connect_ssh(with_password.spec, with_password.settings())

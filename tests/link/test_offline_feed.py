@@ -29,7 +29,7 @@ async def test_a_finished_run_is_shown_from_disk(directory: Path) -> None:
 async def test_commands_are_refused_with_the_way_to_give_them(directory: Path) -> None:
     answer = await OfflineRunFeed(directory).command("stop", ["c001"])
     assert not answer.taken
-    assert "attach to its host" in answer.text
+    assert "ddconsole attach r --host fake asks its host" in answer.text
 
 
 @pytest.mark.parametrize(
@@ -80,16 +80,16 @@ async def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
         OfflineRunFeed(tmp_path)
 
 
-async def test_a_run_whose_host_is_lost_says_since_when_and_as_of_which_entry(directory: Path) -> None:
+async def test_a_run_whose_host_is_lost_says_how_old_the_copy_is_and_as_of_which_entry(directory: Path) -> None:
     journal = directory / "journal.jsonl"
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:6]))
     (directory / "mirror.json").write_text('{"heard": 1790000000.0}')
     feed = OfflineRunFeed(directory, lost="fake: connect: Connection refused")
     assert feed.link.phase is LinkPhase.OFFLINE
     assert feed.link.heard == 1790000000.0
-    assert feed.link.detail.startswith(
-        f"fake not reached since {moment(1790000000.0)}; as of entry 6, {moment(1006.0)}"
-    )
+    assert feed.link.detail.startswith("fake lost; the copy here is ")
+    assert f" old ({moment(1790000000.0)}, entry 6); " in feed.link.detail
+    assert feed.link.lost == "fake: connect: Connection refused"
     assert "Connection refused" in feed.link.detail
     (directory / "mirror.json").write_text("torn")
     assert OfflineRunFeed(directory, lost="x").link.heard == 1006.0

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from pathlib import Path
 
 import asyncssh
@@ -100,11 +101,32 @@ async def test_a_refused_login_says_what_the_server_offers(open_sshd: Sshd, tmp_
     assert (refused.value.stage, refused.value.final) == (Stage.AUTH, True)
 
 
+async def test_a_way_that_leads_nowhere_names_the_host_that_was_tried(open_sshd: Sshd, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    config.write_text(f"Host box\n HostName 127.0.0.1\n Port {port}\nHost typo\n HostName no-such-host.invalid\n")
+    settings = open_sshd.settings(config_files=(config,), known_hosts_files=None)
+    with pytest.raises(StageError) as closed:
+        await connect_ssh(HostSpec("box", "box"), settings)
+    tried = f"127.0.0.1 port {port}, the HostName of box in the ssh configuration"
+    assert closed.value.text == f"box: connect: Connection refused (tried {tried})"
+    with pytest.raises(StageError, match=r"tried no-such-host\.invalid port 22, the HostName of typo") as unknown:
+        await connect_ssh(HostSpec("typo", "typo"), settings)
+    assert "Errno" not in unknown.value.text
+    with pytest.raises(StageError, match=r"\(tried no-such-host-at-all\.invalid port 22\)"):
+        await connect_ssh(HostSpec("no-such-host-at-all.invalid", "no-such-host-at-all.invalid"), settings)
+
+
 async def test_a_key_with_a_passphrase_is_told_not_asked(open_sshd: Sshd, tmp_path: Path) -> None:
     await make_locked_key(tmp_path / "locked")
     with pytest.raises(StageError, match=r"E105 .*assphrase") as refused:
         await connect_ssh(open_sshd.spec, open_sshd.settings(key_files=(tmp_path / "locked",)))
     assert refused.value.stage is Stage.AUTH
+    assert refused.value.text.startswith(
+        f"{open_sshd.spec.text}: auth: E105 {tmp_path}/locked needs its passphrase, and there is nobody here to ask; "
+    )
     assert "ssh-add" in refused.value.do
 
 

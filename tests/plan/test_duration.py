@@ -20,6 +20,7 @@ from ddconsole.core.duration import (
     remaining,
     remaining_of_run,
     stream_tokens,
+    waiting,
 )
 from ddconsole.core.expansion import expand
 from ddconsole.core.fold import fold
@@ -187,3 +188,22 @@ def test_a_plan_is_foretold(small: Plan) -> None:
     other = predict(expansion, Estimates(defaults_for("llamacpp"))).total
     assert estimate_of_expansion(expansion, "llamacpp") == pytest.approx(other)
     assert other != pytest.approx(prediction.total)
+
+
+def test_however_long_a_cell_overruns_what_waits_is_left() -> None:
+    state = run_of(*STARTED)
+    waits = waiting(state, Estimates())
+    assert waits is not None
+    cell, tree, launch, stop = 1000 / 30, 1000 / 75, 130, 10
+    # Two rounds of c002 and one of c003; one more launch of the first deployment, and one of the other.
+    assert waits == pytest.approx(2 * cell + tree + 2 * launch)
+    for gone in (0, 40, 5000):
+        total = remaining(state, Estimates(), now=70 + gone).total
+        assert total == pytest.approx(waits + stop + max(0.0, cell - gone))
+
+
+def test_it_is_told_what_times_are_taken_from() -> None:
+    known = (Observation("ar", 1, "single", 1, 25.0),)
+    assert Estimates().basis == "a guess: nothing was measured yet"
+    assert Estimates(history=History({}, known)).basis == "by earlier runs on this host"
+    assert estimates_for(run_of(*STARTED, DONE)).basis == "by what was measured so far"

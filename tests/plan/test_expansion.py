@@ -429,3 +429,11 @@ def test_an_open_loop_has_a_point_for_each_rate_and_prompts_of_a_length(small_te
     assert all(cell_from_json(to_json(cell)) == cell for cell in expansion.cells)
     with pytest.raises(PlanError, match="write random:1024"):
         parse_plan(small_text.replace(closed, loop.replace("512", "0.5k")), "small.yaml")
+
+
+def test_a_unit_that_no_launch_needs_out_of_the_way_is_told(small_text: str) -> None:
+    assert "displace:\n" in small_text
+    text = small_text.replace("displace:\n", "displace:\n  - {unit: idle.service, needs_gpu: 77}\n", 1)
+    notes = [one for one in expand(parse_plan(text, "small.yaml")).notes if one.startswith("displace: ")]
+    told = "displace: idle.service is left running: no launch is placed on GPU 77 (placement: names the GPUs)"
+    assert told in notes

@@ -150,3 +150,37 @@ def test_limits_of_a_good_request_are_seconds_or_milliseconds(small_text: str) -
     for bad in ("-1", "fast", "true", "0"):
         with pytest.raises(PlanError, match=r"write 0\.5, 0\.5s or 500ms"):
             parse_plan(text.replace("50ms", bad), "small.yaml")
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "text", "do"),
+    [
+        (
+            "/m",
+            'kind: llamacpp, command: ["{python}", -m, x]',
+            "engine.command[0]: {python} is this machine's interpreter",
+            "write the path of the one there",
+        ),
+        (
+            "{package:ddconsole}/cli.py",
+            "kind: llamacpp, command: [x]",
+            "model.path: {package:ddconsole}/cli.py is a file of this machine",
+            "write the path there",
+        ),
+        (
+            "/m",
+            "kind: llamacpp, python: /venv/bin/python",
+            "engine.command: none is named",
+            "write how llama-server is started there",
+        ),
+    ],
+)
+def test_what_is_of_this_machine_is_no_answer_for_another(model: str, engine: str, text: str, do: str) -> None:
+    written = DEMO.replace("MODEL", model).replace("kind: llamacpp, command: COMMAND", engine)
+    plan = parse_plan(written, "x.yaml", ENGINES)
+    with pytest.raises(PlanError) as refused:
+        resolve_placeholders(plan, "ct200")
+    assert str(refused.value) == f"E210 plan: {text}, and the plan is to run on ct200 ({do})"
+    with pytest.raises(PlanError, match="to run on there"):
+        resolve_placeholders(plan.model_copy(update={"host": "there"}))
+    assert resolve_placeholders(plan).name == "x"

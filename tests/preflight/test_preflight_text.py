@@ -34,7 +34,7 @@ def test_what_is_wrong_comes_first_with_evidence_and_remedy() -> None:
     assert lines[2].startswith("  seen       bind 127.0.0.1:30000")
     assert any(line.startswith("  do         stop what listens there") for line in lines)
     assert "  holds back launch" in lines
-    assert lines[-1] == "1 failed, 1 warnings, 1 unknown, 1 passed, 1 skipped"
+    assert lines[-1] == "1 failed, 1 warning, 1 unknown, 1 passed, 1 skipped"
     assert max(len(line) for line in lines) <= 80
     assert not any("\x1b" in line for line in lines)
 

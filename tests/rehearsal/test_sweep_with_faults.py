@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,3 +152,27 @@ def test_faults_end_as_written_down_before(folder: Path) -> None:
 @pytest.mark.timeout(1500)
 def test_the_whole_ct200_plan_with_faults(folder: Path) -> None:
     verify(rehearse("ct200-ddtree", folder, 1400))
+
+
+@pytest.mark.trial
+@pytest.mark.timeout(240)
+def test_a_rehearsed_sweep_is_over_by_its_deadline_and_marked_simulated(folder: Path) -> None:
+    """The plan's time of day is one of the simulated host's clock, which runs sixty times faster."""
+    until = time.strftime("%H:%M", time.localtime(time.time() + 45 * 60))
+    text = (TESTS / "fixtures" / "plans" / "ct200-short.yaml").read_text()
+    plan = folder / "ct200-short.yaml"
+    assert text.count("protocol: {") == 1
+    plan.write_text(text.replace("protocol: {", f'protocol: {{until: "{until}", '))
+    environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "DDCONSOLE_RUNS": str(folder / "runs")}
+    argv = [sys.executable, "-m", "ddconsole", "rehearse", str(plan), "--headless", "--name", "due", "--scale", "60"]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    entries, _ = read_lines((folder / "runs" / "due" / "journal.jsonl").read_bytes())
+    state = fold(entries)
+    assert "run ended: deadline" in done.stdout, done.stdout[-2000:] + done.stderr
+    assert state.created is not None
+    assert state.created.simulated
+    assert state.deadline is not None
+    # What a stop costs this machine is not faster there: five seconds are five minutes.
+    assert state.at <= state.deadline.at + 5 * 60
+    assert any(isinstance(row.state, st.Done) for row in state.cells.values())
+    assert any(isinstance(row.state, st.Skipped) and row.state.by == "deadline" for row in state.cells.values())

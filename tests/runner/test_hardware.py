@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ddconsole.core.host_state import GpuState, HostState
+from ddconsole.core.host_state import GpuProcess, GpuState, HostState
 from ddconsole.core.host_state_json import host_state_to_json
 from ddconsole.core.readings import Reading, read, unavailable
 from ddconsole.probe.nvml import unreadable_gpu
@@ -150,3 +150,42 @@ def test_samples_of_the_cell_alone_are_taken(tmp_path: Path) -> None:
     path.write_text("\n".join([*lines, '{"torn']))
     assert [one.at for one in samples_between(path, 2.0, 3.0)] == [2.0, 3.0]
     assert samples_between(tmp_path / "none", 0.0, 9.0) == []
+
+
+def users(at: float, *processes: tuple[int, int]) -> Reading[tuple[GpuProcess, ...]]:
+    return read(tuple(GpuProcess(pid, gib * 1024**3) for pid, gib in processes), at, "driver")
+
+
+def shared(own: set[int], *looks: Reading[tuple[GpuProcess, ...]]) -> tuple[str, ...]:
+    """The flags of a cell over these looks at who uses GPU 0."""
+    recording = json.loads((FIXTURES / "h200x2.json").read_text())
+    sample = HostSampler(RecordedNvml(recording), lambda: 5.0).sample()
+    samples = [
+        replace(sample, at=100.0 + 2 * n, gpus=(gpu(100.0 + 2 * n, processes=look),)) for n, look in enumerate(looks)
+    ]
+    flags = disturbances(hardware_record(samples, [0], 10.0, own))
+    # The sample around the GPU is of this machine, which may be busy.
+    return tuple(one for one in flags if one.startswith("GPU 0"))
+
+
+def test_a_process_that_is_not_the_servers_is_flagged_with_what_it_held() -> None:
+    looks = users(100.0, (7, 60)), users(104.0, (7, 60), (9, 1)), users(108.0, (7, 60), (9, 3))
+    assert shared({7, 8}, *looks) == ("GPU 0 was used by another process too: pid 9, 3.0 GiB",)
+    there_before = users(100.0, (7, 60), (9, 2))
+    assert shared({7, 8}, there_before) == ("GPU 0 was used by another process too: pid 9, 2.0 GiB",)
+    assert shared({7, 8}, users(100.0, (7, 60), (8, 1))) == ()
+
+
+def test_where_the_driver_numbers_otherwise_who_comes_later_is_foreign() -> None:
+    """In a container the driver may tell the host's pids: none of them is one of the server's here."""
+    assert shared({7}, users(100.0, (4007, 60)), users(104.0, (4007, 60))) == ()
+    assert shared({7}, users(100.0, (4007, 60)), users(104.0, (4007, 60), (4009, 1))) == (
+        "GPU 0 was used by another process too: pid 4009, 1.0 GiB",
+    )
+    assert shared({7}, users(100.0), users(104.0, (4007, 60))) == (), "nobody is known: nobody is foreign"
+
+
+def test_a_look_from_before_the_cell_says_nothing_of_it() -> None:
+    """A look is kept for ten seconds: it may still show the server of the launch before."""
+    assert shared({7}, users(91.0, (6, 60)), users(91.0, (6, 60)), users(104.0, (7, 60))) == ()
+    assert shared({7}, unavailable("not supported", 100.0, "driver")) == ()

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from textual.pilot import Pilot
+from textual.screen import Screen
 
 from ddconsole.core.duration import History
 from ddconsole.link.prompting import Prompts
@@ -35,6 +36,15 @@ async def settled(pilot: Pilot[Any]) -> None:
     for _ in range(3):
         await pilot.pause()
     await pilot.pause(0.12)
+
+
+async def shown(app: ConsoleApp, pilot: Pilot[Any], screen: type[Screen[Any]]) -> None:
+    """Wait until a dialog is in front: the first one of its kind has its stylesheet read."""
+    for _ in range(100):
+        if isinstance(app.screen, screen):
+            return
+        await pilot.pause(0.05)
+    raise AssertionError(f"{screen.__name__} does not come")
 
 
 async def pressed(pilot: Pilot[Any], *keys: str) -> None:

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from ddconsole.core import events as ev
 from ddconsole.core import states as st
 from ddconsole.core.actions import (
     ACTIONS,
@@ -110,3 +111,11 @@ def test_the_key_table_has_every_action_once() -> None:
     table = key_table()
     for action in ACTIONS:
         assert table.count(f"| {action.label} | {action.help} |") == 1
+
+
+def test_commands_about_debts_are_offered_only_where_there_are_any() -> None:
+    feed = ct200.feed(cells=4)
+    feed.emit(ev.RunPaused("op", "asked"))
+    assert "put back" not in refusal(BY_ID["pause"], feed.state, ())
+    feed.emit(ev.DebtTaken("u", "a unit"))
+    assert "B put back" in refusal(BY_ID["pause"], feed.state, ())

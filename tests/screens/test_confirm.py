@@ -1,10 +1,14 @@
+import re
+
 import pytest
 
+from ddconsole.core import states as st
+from ddconsole.core.command_cost import cost as cost_of
 from screens import confirm
-from screens.confirm import Question, question_lines
+from screens.confirm import ConfirmScreen, Question, question_lines
 from screens.spans import plain
 from tests.screens import ct200
-from tests.screens.driving import opened, pressed, settled, sweep
+from tests.screens.driving import opened, pressed, screen_text, settled, shown, sweep
 
 
 async def test_keys_typed_ahead_answer_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,3 +47,13 @@ async def test_the_same_question_is_not_asked_twice_at_once() -> None:
         app.perform("quit")
         await settled(pilot)
         assert sum(isinstance(screen, confirm.ConfirmScreen) for screen in app.screen_stack) == 1
+
+
+async def test_nothing_of_a_question_is_cut_at_80_columns() -> None:
+    feed = ct200.midway()
+    async with opened(feed) as (app, pilot):
+        await pressed(pilot, "ctrl+x")
+        await shown(app, pilot, ConfirmScreen)
+        text = " ".join(" ".join(re.findall(r"│(.*)│", screen_text(app))).split())
+        for cost in cost_of(feed.state, st.RunCommand.STOP, (), feed.now()):
+            assert cost in text

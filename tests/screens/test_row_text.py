@@ -89,6 +89,16 @@ def test_the_running_cell_shows_what_is_live_and_what_is_left() -> None:
     assert len(row.spread) == 8
 
 
+def test_a_cell_that_takes_longer_than_foretold_says_by_how_much() -> None:
+    feed = ct200.midway()
+    running = feed.state.cells["c029"].state
+    assert isinstance(running, st.Running)
+    feed.clock = running.since + 130.0
+    assert row_of(feed, "c029", left=150.0).time == "~0:20"
+    assert row_of(feed, "c029", left=130.0).time == "+0:00"
+    assert row_of(feed, "c029", left=123.0).time == "+0:07"
+
+
 def test_progress_of_another_attempt_is_not_shown() -> None:
     feed = ct200.midway()
     other = LiveFigures(CellProgress("c029", 9, 1, 25, 0, 1, 50.0, feed.now()), (50.0,))

@@ -123,3 +123,20 @@ async def test_who_only_looks_is_offered_nothing() -> None:
     async with opened(feed) as (app, _):
         assert "You watch. Control: ann@laptop" in screen_text(app)
         assert "T take" not in screen_text(app)
+
+
+async def test_control_of_a_closed_console_of_ones_own_is_said_to_be_free() -> None:
+    feed = ct200.midway()
+    feed.emit(ev.ControlTaken("op@laptop", "closed", 1, "pts/9"))
+    feed.watchers = Watchers(1, "closed", controller_here=False, controller_age=130.0)
+    async with opened(feed) as (app, pilot):
+        header, _, alert = screen_lines(app)[:3]
+        assert "Your console at pts/9, which has control, is gone, last seen 2 min ago" in alert
+        assert "your next command takes control" in screen_text(app) or alert.endswith("…")
+        assert "control:" not in header
+        assert "p pause" in screen_lines(app)[-1]
+        feed.watchers = Watchers(1, "closed", controller_here=True, controller_age=1.0)
+        feed.changed("state")
+        await settled(pilot)
+        assert "You watch. Control: op@laptop (pts/9) since" in screen_lines(app)[2]
+        assert "p pause" not in screen_lines(app)[-1]
