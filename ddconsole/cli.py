@@ -7,7 +7,7 @@ from importlib import import_module
 
 from ddconsole import __version__
 
-_CELL_VERBS = ("start", "start-now", "stop", "skip", "retry", "duplicate")
+_CELL_VERBS = ("start", "start-now", "stop", "skip", "retry", "take-back", "duplicate")
 _RUN_VERBS = ("pause", "resume", "no-new-launches", "stop-run", "until")
 
 _MODULES = {
@@ -24,6 +24,7 @@ _MODULES = {
     "attach": "ddconsole.commands.attach",
     "runs": "ddconsole.commands.runs",
     "cells": "ddconsole.commands.cells",
+    "servers": "ddconsole.commands.servers",
     "logs": "ddconsole.commands.logs",
     "export": "ddconsole.commands.export",
     "compare": "ddconsole.commands.compare",
@@ -166,6 +167,11 @@ def _add_looking(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     cells.add_argument("run", metavar="RUN", nargs="?")
     _add_host(cells)
     _add_json(cells)
+    servers = _verb(verbs, "servers", "what the compared servers run with, and where the plan does not account for it")
+    servers.add_argument("run", metavar="RUN", nargs="?")
+    servers.add_argument("--all", action="store_true", help="every argument that the servers told")
+    _add_host(servers)
+    _add_json(servers)
     logs = _verb(verbs, "logs", "a server's log")
     logs.add_argument("run", metavar="RUN", nargs="?")
     logs.add_argument("launch", metavar="LAUNCH", nargs="?", type=int, help="default: the last one")
@@ -216,6 +222,7 @@ def _add_steering(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "stop": "end a running cell's requests, not the server",
         "skip": "leave cells out; a running one is stopped",
         "retry": "measure cells once more",
+        "take-back": "undo a pruning: measure cells and all that were pruned with them",
         "duplicate": "add a copy of a cell",
         "edit": "change a cell: --set concurrency=4, --flag max-total-tokens=4096",
     }

@@ -19,7 +19,7 @@ from textual.worker import Worker, WorkerState
 from ddconsole.core import states as st
 from ddconsole.core.actions import BY_ID, Action, Place
 from ddconsole.core.coming_back import come_back
-from ddconsole.core.duration import History
+from ddconsole.core.history import History
 from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import cell_label
 from ddconsole.link.client import LinkPhase

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 from ddconsole.core import states as st
 from ddconsole.core.actions import BY_ID
+from ddconsole.core.cell_notes import doubts, measurement_lines
 from ddconsole.core.command_cost import start_in_words
-from ddconsole.core.engine_notes import engine_notes
 from ddconsole.core.figures import DEFINITIONS, WORTH_TELLING
 from ddconsole.core.row_text import (
     GLYPHS,
@@ -166,6 +166,7 @@ _NEXT: dict[st.CellPhase, tuple[str, ...]] = {
     st.CellPhase.FAILED: ("edit", "retry", "skip", "cell-log"),
     st.CellPhase.BLOCKED: ("edit", "retry", "skip", "cell-log"),
     st.CellPhase.UNFIT: ("edit", "retry", "skip"),
+    st.CellPhase.PRUNED: ("take-back", "retry", "edit"),
 }
 
 
@@ -204,8 +205,7 @@ def _progress(facts: CellFacts, width: int) -> list[Line]:
     if figures is None:
         return []
     lines = [fitted([(" figure", Role.DIM), *_headline(facts, figures)], width)]
-    flags = [flag for attempt in facts.row.done_attempts() for flag in attempt.flags]
-    flags += engine_notes(facts.row, facts.state, facts.baselines)
+    flags = doubts(facts.row, facts.state, facts.baselines)
     if flags:
         lines += labelled("flagged", "; ".join(flags), Role.WARN, width=width)
     return lines
@@ -294,7 +294,8 @@ def _figures(facts: CellFacts, width: int) -> list[Line]:
         ("engine", "" if engine is None else f"prints {engine:.2f} under the name of acceptance: its own definition"),
         ("tokens", "some output token counts are estimated from chunks" if figures.estimated else ""),
     )
-    return [one for name, text in rows if text for one in labelled(name, text, width=width)]
+    told = [(name, text) for name, text in rows if text] + measurement_lines(facts.row, facts.state)
+    return [one for name, text in told for one in labelled(name, text, width=width)]
 
 
 def _gap_text(figures: CellFigures) -> str:

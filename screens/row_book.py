@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ddconsole.core import states as st
-from ddconsole.core.duration import Estimates, History, estimates_for, launch_left, stream_tokens, waiting
+from ddconsole.core.duration import Estimates, estimates_for, launch_left, stream_tokens, waiting
+from ddconsole.core.history import History
 from ddconsole.core.row_text import Baselines, LiveFigures, RowText, baselines, row_text
 from ddconsole.core.run_state import CellRow, RunState
 from ddconsole.core.sweep import Deployment, WorkloadPoint
@@ -30,7 +31,14 @@ class RememberedEstimates(Estimates):
 
 def remembered(estimates: Estimates) -> RememberedEstimates:
     """The same estimates, for asking often."""
-    return RememberedEstimates(estimates.defaults, estimates.starts, estimates.observations, estimates.history)
+    return RememberedEstimates(
+        estimates.defaults,
+        estimates.starts,
+        estimates.observations,
+        estimates.history,
+        estimates.around_cells,
+        estimates.pace,
+    )
 
 
 class RowBook:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
-from ddconsole.core.duration import History
+from ddconsole.core.history import History
 from ddconsole.core.run_state import CellRow
 from ddconsole.core.wire import StageStatus
 from ddconsole.link.feed import RunFeed

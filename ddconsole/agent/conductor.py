@@ -19,6 +19,7 @@ from ddconsole.core import states as st
 from ddconsole.core.clock import Clock
 from ddconsole.core.control import Control, control_to_json
 from ddconsole.core.deadline import BY_DEADLINE, dropped_cells
+from ddconsole.core.drift import drift_checks
 from ddconsole.core.engine_identity import engine_changes
 from ddconsole.core.events import (
     EngineSeen,
@@ -231,8 +232,8 @@ class Conductor:
             await bury(self.journal, self.run, after, self._engine, why, self._clock)
 
     def _keep_protocol(self) -> None:
-        """Repeat what is not sure enough and prune what is far behind: a pruned method is not repeated."""
-        for decide in (repetitions, prunings):
+        """Repeat what is not sure enough, prune what is far behind (it is not repeated), look for drift."""
+        for decide in (repetitions, prunings, drift_checks):
             decided: Sequence[Event] = decide(self.journal.state)
             if decided:
                 self.journal.append(decided)

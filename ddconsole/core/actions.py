@@ -99,6 +99,13 @@ _CELLS = (
     ),
     _cell(st.CellCommand.STOP, ("x",), "stop", "end the running cell's requests; the server stays", Danger.DESTROY),
     _cell(st.CellCommand.RETRY, ("R",), "retry", "measure the cell once more", Danger.STEER),
+    _cell(
+        st.CellCommand.TAKE_BACK,
+        ("U",),
+        "take back",
+        "undo a pruning: measure the cell and all that were pruned with it",
+        Danger.STEER,
+    ),
     _cell(st.CellCommand.SKIP, ("-",), "skip", "leave the cell out; a running one is stopped", Danger.DESTROY),
     _cell(
         st.CellCommand.EDIT,
@@ -262,6 +269,7 @@ _HINTS: dict[st.CellPhase, tuple[str, ...]] = {
     st.CellPhase.FAILED: ("edit", "retry", "skip", "cell-log"),
     st.CellPhase.BLOCKED: ("edit", "retry", "skip", "cell-log"),
     st.CellPhase.UNFIT: ("edit", "retry", "skip"),
+    st.CellPhase.PRUNED: ("take-back", "retry", "edit", "skip"),
 }
 _HINTS_OF_OTHER_PHASES = ("retry", "edit", "skip")
 MOST_HINTS = 8

@@ -48,6 +48,8 @@ class AttemptFile:
     cause: Mapping[str, Any] | None = None
     slo: Mapping[str, Any] = field(default_factory=dict)
     """The plan's limits for the goodput, seconds."""
+    warm_up: Mapping[str, Any] = field(default_factory=dict)
+    """`rates`, one for each pass, and `agreed`: whether the last two were as fast, where that was asked for."""
     format: int = FORMAT
 
 
@@ -88,4 +90,7 @@ def record_from_json(data: Mapping[str, Any]) -> RequestRecord:
 
 def acceptance_from_json(data: Mapping[str, Any]) -> Acceptance:
     """One acceptance count; fields this version does not know are ignored."""
-    return Acceptance(**{name: data[name] for name in Acceptance.__dataclass_fields__ if name in data})
+    values = {name: data[name] for name in Acceptance.__dataclass_fields__ if name in data}
+    if values.get("accepted_at") is not None:
+        values["accepted_at"] = tuple(values["accepted_at"])
+    return Acceptance(**values)

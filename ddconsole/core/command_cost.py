@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from ddconsole.core import states as st
+from ddconsole.core.pruning import pruned_together
 from ddconsole.core.row_text import seconds_in_words
 from ddconsole.core.run_state import CellRow, LaunchRow, RunState
 from ddconsole.core.sweep import Deployment
@@ -125,6 +126,13 @@ def _retry(state: RunState, rows: Sequence[CellRow], at: float) -> list[str]:
     return lines
 
 
+def _take_back(state: RunState, rows: Sequence[CellRow], at: float) -> list[str]:
+    together = pruned_together(state, rows)
+    cells = "1 cell" if len(together) == 1 else f"{len(together)} cells"
+    text = f"{cells} pruned for the same reason: measured after all, and not pruned again"
+    return [text, *_retry(state, together, at)]
+
+
 def _skip(state: RunState, rows: Sequence[CellRow], at: float) -> list[str]:
     running = any(isinstance(row.state, st.Running) for row in rows)
     waiting = [row.cell.id for row in rows if not isinstance(row.state, st.Running)]
@@ -208,6 +216,7 @@ _CELL_COSTS: dict[st.CellCommand, Callable[[RunState, Sequence[CellRow], float],
     st.CellCommand.START_NOW: _start_now,
     st.CellCommand.STOP: _stop,
     st.CellCommand.RETRY: _retry,
+    st.CellCommand.TAKE_BACK: _take_back,
     st.CellCommand.SKIP: _skip,
     st.CellCommand.EDIT: _no_cell_cost,
     st.CellCommand.DUPLICATE: _no_cell_cost,

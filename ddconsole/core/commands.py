@@ -8,6 +8,7 @@ from ddconsole.core import states as st
 from ddconsole.core.deadline import deadline_holds, deadline_passed, dropped_cells, until_problem
 from ddconsole.core.editing import EditProblem, edit_cell
 from ddconsole.core.preconditions import moved_on, pause_moved_on
+from ddconsole.core.pruning import pruned_together
 from ddconsole.core.run_state import CellRow, RunState
 from ddconsole.core.steering import fence, take
 from ddconsole.core.sweep import Deployment, cell_label, to_json
@@ -230,6 +231,10 @@ def _retry(state: RunState, command: Command, rows: Sequence[CellRow]) -> Decisi
     return _taken(command, events, text, names)
 
 
+def _take_back(state: RunState, command: Command, rows: Sequence[CellRow]) -> Decision:
+    return _retry(state, command, pruned_together(state, rows))
+
+
 def _skip(state: RunState, command: Command, rows: Sequence[CellRow]) -> Decision:
     running = [row for row in rows if isinstance(row.state, st.Running)]
     waiting = [row for row in rows if not isinstance(row.state, st.Running)]
@@ -303,6 +308,7 @@ _CELL_HANDLERS: dict[st.CellCommand, _CellHandler] = {
     st.CellCommand.START_NOW: _start_now,
     st.CellCommand.STOP: _stop,
     st.CellCommand.RETRY: _retry,
+    st.CellCommand.TAKE_BACK: _take_back,
     st.CellCommand.SKIP: _skip,
     st.CellCommand.EDIT: _edit,
     st.CellCommand.DUPLICATE: _duplicate,

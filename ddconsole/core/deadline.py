@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ddconsole.core import states as st
-from ddconsole.core.duration import Estimates, rounds_left, running_left
+from ddconsole.core.duration import Estimates, running_left
+from ddconsole.core.foretold_rounds import rounds_left
 from ddconsole.core.row_text import point_key
 from ddconsole.core.run_state import CellRow, RunState
 

@@ -5,16 +5,25 @@ between (prompts, pauses, warm-up) included. So one measured cell tells what the
 """
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
 
 from ddconsole.core import states as st
 from ddconsole.core.expansion import Expansion
+from ddconsole.core.foretold_rounds import (
+    Chances,
+    drift_checks_left,
+    expected,
+    expected_most,
+    rounds_foretold,
+    starts_for_canaries,
+)
+from ddconsole.core.history import History, Observation
+from ddconsole.core.pace import Pace, Seen, fit_pace
 from ddconsole.core.run_state import CellRow, RunState
 from ddconsole.core.sweep import Deployment, WorkloadPoint
-
-FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +35,21 @@ class Defaults:
     stream_rate: float = 30.0
     """Output tokens a second of one stream of the baseline on one GPU."""
     speculative_gain: float = 2.5
+    gains: Mapping[str, float] = field(default_factory=lambda: {"dflash": 3.5, "ddtree": 4.2})
+    """By kind of speculation, where it is not that: what CT200's operator measured at its usual settings."""
     parallel_gain: float = 0.5
     """Exponent: four GPUs are twice as fast as one."""
     concurrency_loss: float = 0.15
     """Exponent: a stream beside seven others is a quarter slower."""
 
+    def gain_of(self, speculation: str) -> float:
+        """The factor that a kind of speculation is taken to gain; 1 without speculation."""
+        return self.gains.get(speculation, self.speculative_gain) if speculation else 1.0
+
 
 _DEFAULTS = {
     # A small model on a few CPU cores: quick to start, and most of a cell's time goes into reading its prompts.
-    "llamacpp": Defaults(10.0, 1.0, stream_rate=12.0, speculative_gain=1.0, concurrency_loss=0.6),
+    "llamacpp": Defaults(10.0, 1.0, stream_rate=12.0, speculative_gain=1.0, gains={}, concurrency_loss=0.6),
 }
 
 
@@ -43,60 +58,17 @@ def defaults_for(engine: str) -> Defaults:
     return _DEFAULTS.get(engine, Defaults())
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """A measured cell: the rate of one stream, output tokens a second, everything between included."""
-
-    method: str
-    tensor_parallel: int
-    kind: str
-    concurrency: int
-    rate: float
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """What earlier runs with the same model told, on one host."""
-
-    starts: Mapping[str, float] = field(default_factory=dict)
-    """Seconds until ready, by `METHOD TPn`."""
-    observations: tuple[Observation, ...] = ()
-
-
-def history_from_json(data: Mapping[str, Any]) -> History:
-    """As `history_to_json` wrote it; what cannot be used is left out, for a history is never worth an error."""
-    if data.get("format") != FORMAT:
-        return History()
-    starts = {
-        str(name): float(seconds)
-        for name, seconds in dict(data.get("starts") or {}).items()
-        if isinstance(seconds, int | float) and seconds > 0
-    }
-    observations = []
-    for one in data.get("observations") or ():
-        try:
-            found = Observation(str(one[0]), int(one[1]), str(one[2]), int(one[3]), float(one[4]))
-        except (TypeError, ValueError, IndexError, KeyError):
-            continue
-        if found.rate > 0 and math.isfinite(found.rate):
-            observations.append(found)
-    return History(starts, tuple(observations))
-
-
-def history_to_json(history: History) -> dict[str, Any]:
-    """For a small file beside the runs of a host."""
-    rows = [[o.method, o.tensor_parallel, o.kind, o.concurrency, round(o.rate, 3)] for o in history.observations]
-    return {"format": FORMAT, "starts": dict(history.starts), "observations": rows}
-
-
 def learned(history: History, state: RunState) -> History:
     """The history with what a run told: newer observations take the place of older ones of the same kind."""
-    by_key = {_key(one): one for one in (*history.observations, *observations_of(state))}
+    new = observations_of(state)
+    known = {_key(one)[:4] for one in new}
+    kept = [one for one in history.observations if one.tokens or _key(one)[:4] not in known]
+    by_key = {_key(one): one for one in (*kept, *new)}
     return History({**history.starts, **_starts(state)}, tuple(by_key.values()))
 
 
-def _key(one: Observation) -> tuple[str, int, str, int]:
-    return one.method, one.tensor_parallel, one.kind, one.concurrency
+def _key(one: Observation) -> tuple[str, int, str, int, int, str]:
+    return one.method, one.tensor_parallel, one.kind, one.concurrency, one.tokens, one.prompts
 
 
 def observations_of(state: RunState) -> list[Observation]:
@@ -112,7 +84,16 @@ def observations_of(state: RunState) -> list[Observation]:
 
 
 def _observation(deployment: Deployment, point: WorkloadPoint, rate: float) -> Observation:
-    return Observation(deployment.method, deployment.tensor_parallel, point.kind, point.concurrency, rate)
+    return Observation(
+        deployment.method,
+        deployment.tensor_parallel,
+        point.kind,
+        point.concurrency,
+        rate,
+        point.max_tokens,
+        point.prompts,
+        deployment.speculative.kind if deployment.speculative is not None else "",
+    )
 
 
 def _starts(state: RunState) -> dict[str, float]:
@@ -143,6 +124,10 @@ class Estimates:
     """Of this run, by `METHOD TPn`."""
     observations: Sequence[Observation] = ()
     history: History = field(default_factory=History)
+    around_cells: float | None = None
+    """Seconds of a launch of this run beyond its start and its cells, until the next one; None before there is one."""
+    pace: Pace | None = None
+    """Fitted to what was measured; without it, made whenever it is asked for."""
 
     def cell_seconds(self, deployment: Deployment, point: WorkloadPoint) -> float:
         """Of one attempt."""
@@ -160,7 +145,8 @@ class Estimates:
 
     def launch_seconds(self, deployment: Deployment) -> float:
         """Of one start and stop of the server, cells apart."""
-        return self.start_seconds(deployment) + self.defaults.stop_seconds
+        rest = self.defaults.stop_seconds if self.around_cells is None else self.around_cells
+        return self.start_seconds(deployment) + rest
 
     def start_seconds(self, deployment: Deployment) -> float:
         """Until the server is ready: of this deployment's kind, else of the same number of GPUs, else of any."""
@@ -179,21 +165,18 @@ class Estimates:
             rate = _nearest(observations, deployment, point)
             if rate is not None:
                 return rate
-        return self._default_rate(deployment, point) * self._correction()
+        return self._foretold_rate(deployment, point)
 
-    def _default_rate(self, deployment: Deployment, point: WorkloadPoint) -> float:
-        gain = self.defaults.speculative_gain if deployment.speculative is not None else 1.0
-        return _expected(self.defaults, deployment.tensor_parallel, point.concurrency) * gain
-
-    def _correction(self) -> float:
-        """How much faster than the defaults this run, else the history, was on the whole."""
-        for observations in (self.observations, self.history.observations):
-            if observations:
-                ratios = [
-                    one.rate / _expected(self.defaults, one.tensor_parallel, one.concurrency) for one in observations
-                ]
-                return math.exp(sum(math.log(one) for one in ratios) / len(ratios))
-        return 1.0
+    def _foretold_rate(self, deployment: Deployment, point: WorkloadPoint) -> float:
+        """Of a method that was not measured at this tensor-parallel size: by itself elsewhere, and by others here."""
+        pace = self.pace or pace_of(self.observations or self.history.observations, self.defaults)
+        beyond = pace.beyond(
+            deployment.method,
+            deployment.tensor_parallel,
+            (point.kind, point.concurrency, point.max_tokens, point.prompts),
+            self.defaults.gain_of(deployment.speculative.kind if deployment.speculative is not None else ""),
+        )
+        return _expected(self.defaults, deployment.tensor_parallel, point.concurrency) * math.exp(beyond)
 
 
 def _expected(defaults: Defaults, tensor_parallel: int, concurrency: int) -> float:
@@ -202,8 +185,19 @@ def _expected(defaults: Defaults, tensor_parallel: int, concurrency: int) -> flo
     return rate
 
 
+def pace_of(observations: Iterable[Observation], defaults: Defaults) -> Pace:
+    """How fast methods are beyond the defaults, fitted to what was measured."""
+    return fit_pace([_seen(one, defaults) for one in observations])
+
+
+def _seen(one: Observation, defaults: Defaults) -> Seen:
+    beyond = math.log(one.rate / _expected(defaults, one.tensor_parallel, one.concurrency))
+    place = (one.kind, one.concurrency, one.tokens, one.prompts)
+    return Seen(one.method, defaults.gain_of(one.speculation), one.tensor_parallel, place, beyond)
+
+
 def _nearest(observations: Iterable[Observation], deployment: Deployment, point: WorkloadPoint) -> float | None:
-    """The mean rate of the same method and size, if possible of the same kind of workload, at the next concurrency."""
+    """The mean rate of the same method and size at the nearest workload point, if possible of the same kind."""
     same = [
         one
         for one in observations
@@ -212,9 +206,16 @@ def _nearest(observations: Iterable[Observation], deployment: Deployment, point:
     same = [one for one in same if one.kind == point.kind] or same
     if not same:
         return None
-    distance = min(_steps(one.concurrency, point.concurrency) for one in same)
-    rates = [one.rate for one in same if _steps(one.concurrency, point.concurrency) == distance]
+    distances = [_distance(one, point) for one in same]
+    rates = [one.rate for one, distance in zip(same, distances, strict=True) if distance == min(distances)]
     return sum(rates) / len(rates)
+
+
+def _distance(one: Observation, point: WorkloadPoint) -> float:
+    """Doublings of the concurrency, half of those of the length, and a quarter for other prompts."""
+    longer = _steps(one.tokens, point.max_tokens) if one.tokens else 0.0
+    other = 0.25 if one.prompts and one.prompts != point.prompts else 0.0
+    return _steps(one.concurrency, point.concurrency) + longer / 2 + other
 
 
 def _steps(one: int, other: int) -> float:
@@ -224,7 +225,26 @@ def _steps(one: int, other: int) -> float:
 def estimates_for(state: RunState, history: History | None = None) -> Estimates:
     """Estimates from a run as it stands, and from the history of its host."""
     engine = state.created.engine if state.created else ""
-    return Estimates(defaults_for(engine), _starts(state), observations_of(state), history or History())
+    defaults, known = defaults_for(engine), history or History()
+    observations = observations_of(state)
+    pace = pace_of(observations or known.observations, defaults)
+    return Estimates(defaults, _starts(state), observations, known, _around_cells(state), pace)
+
+
+def _around_cells(state: RunState) -> float | None:
+    """Seconds of a launch beyond its start and its cells, until the next one was planned: the mean of those so far."""
+    cells: dict[int, float] = {}
+    for row in state.cells.values():
+        for attempt in row.attempts:
+            if attempt.ended is not None:
+                cells[attempt.launch] = cells.get(attempt.launch, 0.0) + attempt.ended - attempt.started
+    launches = sorted(state.launches.values(), key=lambda one: one.number)
+    found = [
+        after.planned - one.planned - (one.start_seconds or 0.0) - cells.get(one.number, 0.0)
+        for one, after in pairwise(launches)
+        if isinstance(one.state, st.Gone) and one.start_seconds
+    ]
+    return max(0.0, statistics.median(found)) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +307,11 @@ def remaining(state: RunState, estimates: Estimates, now: float | None = None) -
         now: wall time on the agent's clock; the time of the last journal entry without it.
     """
     at = state.at if now is None else now
-    cells = {name: _cell_left(state, row, estimates, at) for name, row in state.cells.items()}
+    rounds = rounds_foretold(state)
+    cells = {
+        name: _cell_left(state, row, estimates, at, expected(rounds[name])) if name in rounds else None
+        for name, row in state.cells.items()
+    }
     later = waiting(state, estimates)
     return Remaining(cells, None if later is None else later + running_left(state, estimates, at))
 
@@ -297,20 +321,22 @@ def waiting(state: RunState, estimates: Estimates) -> float | None:
 
     None when no cell is left. However long what runs now takes, no less than this is left of the run.
     """
-    seconds = 0.0
-    rounds: dict[str, int] = {}
-    for row in state.cells.values():
-        if not isinstance(row.state, st.Pending | st.Running):
-            continue
-        deployment, left = state.deployments[row.cell.deployment], rounds_left(row)
-        rounds[deployment.id] = max(rounds.get(deployment.id, 0), left)
-        later = left - (1 if isinstance(row.state, st.Running) else 0)
-        seconds += later * estimates.cell_seconds(deployment, row.cell.point)
+    rounds = rounds_foretold(state)
+    if not rounds:
+        return None
+    seconds = _drift_checks_left(state, estimates, rounds)
+    of_deployments: dict[str, list[Chances]] = {}
+    for name, chances in rounds.items():
+        row = state.cells[name]
+        of_deployments.setdefault(row.cell.deployment, []).append(chances)
+        later = expected(chances) - (1 if isinstance(row.state, st.Running) else 0)
+        seconds += later * estimates.cell_seconds(state.deployments[row.cell.deployment], row.cell.point)
+    more = starts_for_canaries(state)
+    starts = {name: expected_most(several) + more.get(name, 0) for name, several in of_deployments.items()}
     live = state.live_launch()
-    if live is not None and live.deployment in rounds:
-        rounds[live.deployment] -= 1
-    starts = sum(count * estimates.launch_seconds(state.deployments[name]) for name, count in rounds.items())
-    return seconds + starts if rounds else None
+    if live is not None and live.deployment in starts:
+        starts[live.deployment] -= 1
+    return seconds + sum(count * estimates.launch_seconds(state.deployments[name]) for name, count in starts.items())
 
 
 def remaining_of_run(state: RunState) -> float | None:
@@ -330,20 +356,21 @@ def running_left(state: RunState, estimates: Estimates, at: float) -> float:
     return seconds + launch_left(state, estimates, at)
 
 
-def rounds_left(row: CellRow) -> int:
-    """Rounds of a cell that are still to be measured, the running one among them."""
-    return max(1, row.cell.rounds - len(row.done_attempts()))
-
-
-def _cell_left(state: RunState, row: CellRow, estimates: Estimates, at: float) -> float | None:
+def _cell_left(state: RunState, row: CellRow, estimates: Estimates, at: float, rounds: float) -> float:
     seconds = estimates.cell_seconds(state.deployments[row.cell.deployment], row.cell.point)
-    match row.state:
-        case st.Pending():
-            return rounds_left(row) * seconds
-        case st.Running(since=since):
-            return max(0.0, seconds - max(0.0, at - since)) + (rounds_left(row) - 1) * seconds
-        case _:
-            return None
+    if isinstance(row.state, st.Running):
+        return max(0.0, seconds - max(0.0, at - row.state.since)) + (rounds - 1) * seconds
+    return rounds * seconds
+
+
+def _drift_checks_left(state: RunState, estimates: Estimates, rounds: Mapping[str, Chances]) -> float:
+    """Launches of the baseline that are still to come to see drift."""
+    seconds = 0.0
+    for name, number in drift_checks_left(state, rounds).items():
+        cell = state.cells[name].cell
+        deployment = state.deployments[cell.deployment]
+        seconds += number * (estimates.launch_seconds(deployment) + estimates.cell_seconds(deployment, cell.point))
+    return seconds
 
 
 def launch_left(state: RunState, estimates: Estimates, at: float) -> float:
@@ -351,7 +378,8 @@ def launch_left(state: RunState, estimates: Estimates, at: float) -> float:
     live = state.live_launch()
     if live is None:
         return 0.0
+    start = estimates.start_seconds(state.deployments[live.deployment])
+    stop = estimates.launch_seconds(state.deployments[live.deployment]) - start
     if not isinstance(live.state, st.Planned | st.Starting):
-        return estimates.defaults.stop_seconds
-    whole = estimates.start_seconds(state.deployments[live.deployment])
-    return estimates.defaults.stop_seconds + max(0.0, whole - max(0.0, at - live.planned))
+        return stop
+    return stop + max(0.0, start - max(0.0, at - live.planned))

@@ -178,10 +178,12 @@ class CellsPruned:
 
 @dataclass(frozen=True, slots=True)
 class CellsRepeated:
-    """Done, and pending again for one more round: the protocol asks for a narrower interval."""
+    """Done, and pending again for one more round: the protocol asks for a narrower interval, or to look for drift."""
 
     cells: tuple[str, ...]
     because: str
+    sooner: bool = False
+    """Before what else waits; one that still has a round to do gets no further one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from ddconsole.core.records import Acceptance, RequestOutcome, RequestRecord, TokenSource
 
@@ -283,7 +284,16 @@ def acceptance_of(records: Sequence[RequestRecord]) -> Acceptance | None:
         drafted=_sum_or_none([one.drafted for one in known]),
         accepted=_sum_or_none([one.accepted for one in known]),
         source="request",
+        accepted_at=sum_by_position([one.accepted_at for one in known]),
     )
+
+
+def sum_by_position(counts: Sequence[Sequence[int] | None]) -> tuple[int, ...] | None:
+    """Counts by position added up, shorter ones as if zeros followed; None where any of them was not told."""
+    if not counts or any(one is None for one in counts):
+        return None
+    known = [one for one in counts if one is not None]
+    return tuple(sum(column) for column in zip_longest(*known, fillvalue=0))
 
 
 def _known(values: Iterable[float | None]) -> list[float]:

@@ -154,7 +154,10 @@ def _cells_repeated(state: RunState, event: ev.CellsRepeated, at: float) -> RunS
     for name in event.cells:
         row = cells.get(name)
         if row is not None and isinstance(row.state, st.Done):
-            cells[name] = replace(row, cell=replace(row.cell, rounds=row.cell.rounds + 1), state=st.Pending())
+            more = replace(row.cell, rounds=row.cell.rounds + 1)
+            cells[name] = replace(row, cell=more, state=st.Pending(), sooner=event.sooner)
+        elif row is not None and event.sooner and isinstance(row.state, st.Pending):
+            cells[name] = replace(row, sooner=True)
     return replace(state, cells=cells)
 
 

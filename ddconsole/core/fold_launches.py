@@ -138,7 +138,8 @@ def _skipped_while_it_ran(row: CellRow) -> st.Skipped:
 
 def _end_attempt(row: CellRow, number: int, **changes: Any) -> CellRow:
     attempts = tuple(replace(one, **changes) if one.number == number else one for one in row.attempts)
-    return replace(row, attempts=attempts, stop_requested=False, skip_after_stop=False)
+    sooner = row.sooner and changes.get("outcome") is not st.CellPhase.DONE
+    return replace(row, attempts=attempts, stop_requested=False, skip_after_stop=False, sooner=sooner)
 
 
 def running_row(state: RunState, cell: str, attempt: int) -> CellRow | None:

@@ -187,13 +187,28 @@ class RepeatPart(PlanPart):
     """Launches of a cell."""
 
 
+class WarmupUntilPart(PlanPart):
+    """How long a cell is warmed up: passes of `protocol.warmup` requests until two in a row are as fast."""
+
+    agree: FractionAboveZero = 0.05
+    """Share by which they may differ."""
+    most: Annotated[int, v.whole(2, 20)] = 5
+    """Passes after which it is given up, and the cell flagged."""
+
+
 class ProtocolPart(PlanPart):
     """How the sweep is measured. Times in seconds."""
 
     launches: v.Launches = 1
     """Rounds: launches on which every cell is measured."""
+    order: Literal["plan", "abba", "information"] = "plan"
+    """Of launches and their cells: see `ddconsole.core.launch_order`."""
+    baseline_every: Annotated[int, v.whole(1, 10_000)] | None = None
+    """Measure the baseline once more after so many cells of other methods, to see drift; not at all without it."""
     warmup: Annotated[Literal["auto"] | int, BeforeValidator(_warmup)] = "auto"
     """Requests before the measured ones; `auto` is one for each stream."""
+    warmup_until: WarmupUntilPart | None = None
+    """Repeat them until the server is as fast twice; once without it."""
     flush_cache: Flag = True
     ready_timeout: Duration = 1200.0
     stall_timeout: Duration = 180.0

@@ -5,7 +5,7 @@ with what every other method has measured there. The baseline is never pruned, a
 for: cells that were retried, told to come next, edited or duplicated.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ddconsole.core import states as st
 from ddconsole.core.events import CellsPruned
@@ -68,6 +68,12 @@ def prunings(state: RunState) -> list[CellsPruned]:
             )
             events.append(CellsPruned(cells, f"its canary {canary.cell.id} gave {numbers}: below {below:g}"))
     return events
+
+
+def pruned_together(state: RunState, rows: Sequence[CellRow]) -> list[CellRow]:
+    """The pruned cells that one of these was pruned with: they carry the same numbers."""
+    reasons = {row.state.because for row in rows if isinstance(row.state, st.Pruned)}
+    return [row for row in state.cells.values() if isinstance(row.state, st.Pruned) and row.state.because in reasons]
 
 
 def asked_for(state: RunState, row: CellRow) -> bool:

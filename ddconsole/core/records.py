@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -47,6 +48,16 @@ class Acceptance:
     """`request` (the engine told per request) or `counters` (difference of the engine's counters)."""
     engine_length: float | None = None
     """What the engine itself prints under that name, where its definition is another one than ours."""
+    accepted_at: tuple[int, ...] | None = None
+    """Steps that accepted the draft at each position, from the first on; None where the engine did not tell."""
+
+    @property
+    def histogram(self) -> tuple[int, ...] | None:
+        """Verify steps by how many drafts they accepted, from none on; None where the engine did not tell."""
+        if self.accepted_at is None or not self.steps:
+            return None
+        reached = (self.steps, *self.accepted_at, 0)
+        return tuple(one - more for one, more in pairwise(reached))
 
     @property
     def length(self) -> float | None:

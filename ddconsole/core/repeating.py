@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from ddconsole.core import states as st
 from ddconsole.core.events import CellsRepeated
 from ddconsole.core.run_state import CellRow, RunState
+from ddconsole.core.student_t import t_95
 
 LAUNCHES_FOR_AN_INTERVAL = 3
 MOST_LAUNCHES = 10
-"""As far as the quantiles below reach."""
-_T = {1: 12.7062, 2: 4.30265, 3: 3.18245, 4: 2.77645, 5: 2.57058, 6: 2.44691, 7: 2.36462, 8: 2.30600, 9: 2.26216}
-"""By degrees of freedom: standard errors within which the central 95 % of Student's t lie."""
+"""More would cost more than they tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ def half_width(rates: Sequence[float]) -> float | None:
     if len(rates) < LAUNCHES_FOR_AN_INTERVAL:
         return None
     error = statistics.stdev([math.log(rate) for rate in rates]) / math.sqrt(len(rates))
-    return math.sinh(_T[len(rates) - 1] * error)
+    return math.sinh(t_95(len(rates) - 1) * error)
 
 
 def repetitions(state: RunState) -> list[CellsRepeated]:

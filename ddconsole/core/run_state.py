@@ -70,6 +70,8 @@ class CellRow:
     """Who asked for the stop."""
     kept: bool = False
     """The operator took it back after it was pruned: it is not pruned again."""
+    sooner: bool = False
+    """The protocol wants its next round before what else waits: the baseline, to see drift."""
 
     def done_attempts(self) -> tuple[Attempt, ...]:
         """Those of this revision that count: the first done one of each round."""

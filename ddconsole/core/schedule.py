@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ddconsole.core import states as st
 from ddconsole.core.control import Control, Ending, WantedCell
+from ddconsole.core.launch_order import cell_rank, launch_rank
 from ddconsole.core.pruning import asked_for, undecided
 from ddconsole.core.run_state import CellRow, LaunchRow, RunState
 
@@ -21,21 +22,25 @@ class NextLaunch:
 def next_launch(state: RunState) -> NextLaunch | None:
     """The launch that comes next when none is live.
 
-    The queue's first cell decides, then canaries, smallest server first, then rounds, then the table.
+    The queue's first cell decides, then what the protocol wants sooner, then canaries, smallest server first, then
+    `protocol.order`.
     """
     rows = _pending(state)
     if not rows:
         return None
     queued = [state.cells[name] for name in state.queue if isinstance(state.cells[name].state, st.Pending)]
-    sooner = [row for row in undecided(state).values() if isinstance(row.state, st.Pending)]
+    sooner = [row for row in rows if row.sooner]
+    canaries = [row for row in undecided(state).values() if isinstance(row.state, st.Pending)]
     if queued:
         first = queued[0]
     elif sooner:
+        first = sooner[0]
+    elif canaries:
         first = min(
-            sooner, key=lambda row: (state.deployments[row.cell.deployment].tensor_parallel, _order(state, row))
+            canaries, key=lambda row: (state.deployments[row.cell.deployment].tensor_parallel, _order(state, row))
         )
     else:
-        first = min(rows, key=lambda row: (row.next_round() or 1, _order(state, row)))
+        first = min(rows, key=launch_rank(state))
     number = max(state.launches, default=0) + 1
     return NextLaunch(first.cell.deployment, first.next_round() or 1, number)
 
@@ -52,8 +57,8 @@ def cells_of_launch(state: RunState, launch: LaunchRow) -> Sequence[WantedCell]:
     if queue and queue[0].cell.deployment != launch.deployment and isinstance(queue[0].state, st.Pending):
         return wanted
     order = {name: place for place, name in enumerate(state.queue)}
-    table = {name: place for place, name in enumerate(state.cells)}
-    eligible.sort(key=lambda row: (order.get(row.cell.id, len(order)), table[row.cell.id]))
+    place = cell_rank(state, launch)
+    eligible.sort(key=lambda row: (order.get(row.cell.id, len(order)), place(row)))
     wanted += [WantedCell(row.cell, _next_attempt(row), row.next_round() or 1) for row in eligible]
     return wanted
 

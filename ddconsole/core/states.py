@@ -162,6 +162,8 @@ class CellCommand(StrEnum):
     """End its requests, not the server."""
     RETRY = "retry"
     """Once more, as attempt n + 1."""
+    TAKE_BACK = "take-back"
+    """Undo a pruning: this cell and all that were pruned with it are measured after all."""
     SKIP = "skip"
     """Leave it out; a running one is stopped and not tried again."""
     EDIT = "edit"
@@ -176,6 +178,7 @@ CELL_COMMANDS: dict[CellCommand, frozenset[CellPhase]] = {
     CellCommand.START_NOW: frozenset({CellPhase.PENDING}),
     CellCommand.STOP: frozenset({CellPhase.RUNNING}),
     CellCommand.RETRY: END_PHASES,
+    CellCommand.TAKE_BACK: frozenset({CellPhase.PRUNED}),
     CellCommand.SKIP: frozenset(CellPhase) - {CellPhase.DONE, CellPhase.SKIPPED},
     CellCommand.EDIT: frozenset(CellPhase) - {CellPhase.RUNNING},
     CellCommand.DUPLICATE: frozenset(CellPhase),

@@ -137,6 +137,8 @@ class Counters:
     """Steps that drafted something, where the engine counts only those."""
     drafted: int | None = None
     accepted: int | None = None
+    accepted_at: tuple[int, ...] | None = None
+    """Accepted drafts by position, from the first on."""
     ttft_count: int | None = None
     """Requests in the engine's histogram of the time to the first token."""
     ttft_seconds: float | None = None

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 LONGEST_METRICS = 4 * 1024 * 1024
 """Characters of an answer that are read."""
 
+MOST_LABELS = 1024
+"""Values of a counting label that are read."""
+
 _SAMPLE = re.compile(r"^(?P<name>[A-Za-z_:][\w:]*)(?:\{(?P<labels>.*)\})?\s+(?P<value>\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -46,6 +49,16 @@ def sums(text: str, prefix: str) -> dict[str, float]:
         if one.labels.get("tp_rank", "0") == "0" and one.labels.get("pp_rank", "0") == "0":
             totals[one.name] = totals.get(one.name, 0.0) + one.value
     return totals
+
+
+def by_label(text: str, name: str, label: str) -> tuple[int, ...] | None:
+    """A counter's sums by a label that counts from 0; None where the build does not have it."""
+    found: dict[int, float] = {}
+    for one in samples(text, name):
+        place = one.labels.get(label, "")
+        if one.name == name and place.isdigit() and int(place) < MOST_LABELS:
+            found[int(place)] = found.get(int(place), 0.0) + one.value
+    return tuple(round(found.get(place, 0.0)) for place in range(max(found) + 1)) if found else None
 
 
 def whole(totals: dict[str, float], name: str) -> int | None:

@@ -7,7 +7,7 @@ from ddconsole.core.states import Cause, Retry
 from ddconsole.engines.catalogue import cause_by_id
 from ddconsole.engines.engine import Counters, Flush, LogReader, Readiness, ServerApi, ServerStart
 from ddconsole.engines.openai_api import foreign_server, served_names
-from ddconsole.engines.prometheus import sums, whole
+from ddconsole.engines.prometheus import by_label, sums, whole
 from ddconsole.engines.vllm_flags import wanted_speculation
 
 _NO_DRAFT_COUNTED = "vllm:spec_decode_num_drafts_total"
@@ -83,6 +83,7 @@ async def counters(api: ServerApi) -> Counters | None:
         drafting_steps=whole(totals, _NO_DRAFT_COUNTED),
         drafted=whole(totals, "vllm:spec_decode_num_draft_tokens_total"),
         accepted=whole(totals, "vllm:spec_decode_num_accepted_tokens_total"),
+        accepted_at=by_label(answer.text, "vllm:spec_decode_num_accepted_tokens_per_pos_total", "position"),
         ttft_count=whole(totals, "vllm:time_to_first_token_seconds_count"),
         ttft_seconds=totals.get("vllm:time_to_first_token_seconds_sum"),
         raw={name: value for name, value in totals.items() if name.endswith("_total")},

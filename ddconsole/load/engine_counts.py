@@ -9,6 +9,7 @@ from ddconsole.core.records import Acceptance, TokenSource
 STEP_NAMES = ("spec_verify_ct",)
 ACCEPTED_NAMES = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
 DRAFTED_NAMES = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
+HISTOGRAM_NAMES = ("spec_correct_drafts_histogram", "spec_accept_histogram")
 LENGTH_NAMES = ("spec_accept_length",)
 """SGLang 0.5.23, 0.5.11 and 0.5.6 in this order; several builds send two of the families."""
 
@@ -92,8 +93,21 @@ class EngineCounts:
         if steps and length is not None and math.isclose(length, tokens / steps, rel_tol=1e-3):
             length = None
         return Acceptance(
-            tokens=tokens, steps=steps, drafted=drafted, accepted=accepted, source="request", engine_length=length
+            tokens=tokens,
+            steps=steps,
+            drafted=drafted,
+            accepted=accepted,
+            source="request",
+            engine_length=length,
+            accepted_at=self._accepted_at(),
         )
+
+    def _accepted_at(self) -> tuple[int, ...] | None:
+        """Steps that accepted the draft at each position: those that accepted so many or more."""
+        told = next((self._speculation[name] for name in HISTOGRAM_NAMES if name in self._speculation), None)
+        if not isinstance(told, list) or not all(isinstance(one, int) and one >= 0 for one in told):
+            return None
+        return tuple(sum(told[place:]) for place in range(1, len(told)))
 
     def _engine_length(self) -> float | None:
         for name in LENGTH_NAMES:

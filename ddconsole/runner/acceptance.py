@@ -7,11 +7,13 @@ at its length may hold accepted drafts without the token after them: then the en
 higher, is the right one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ddconsole.core.figures import acceptance_of
 from ddconsole.core.records import Acceptance, RequestOutcome, RequestRecord
+from ddconsole.core.sweep import Deployment
 from ddconsole.engines.engine import Counters
 
 
@@ -42,7 +44,8 @@ def cell_acceptance(
     short = steps and counted.steps and steps < counted.steps <= steps + len(records)
     if worked_out and short and told.tokens == counted.tokens:
         steps = counted.steps
-    return replace(told, steps=steps, engine_length=counted.engine_length)
+    accepted_at = told.accepted_at if told.accepted_at is not None else counted.accepted_at
+    return replace(told, steps=steps, engine_length=counted.engine_length, accepted_at=accepted_at)
 
 
 def acceptance_from_counters(before: Counters | None, after: Counters | None, requests: int) -> Acceptance | None:
@@ -56,12 +59,13 @@ def acceptance_from_counters(before: Counters | None, after: Counters | None, re
     drafting_steps = _difference(before.drafting_steps, after.drafting_steps)
     if not tokens:
         return None
+    accepted_at = _by_position(before, after)
     if verify_steps:
-        return Acceptance(tokens, verify_steps, drafted, accepted, "counters")
+        return Acceptance(tokens, verify_steps, drafted, accepted, "counters", accepted_at=accepted_at)
     if accepted is not None and tokens - accepted - requests > 0:
         own = 1 + accepted / drafting_steps if drafting_steps else None
         steps = max(tokens - accepted - requests, drafting_steps or 0)
-        return Acceptance(tokens, steps, drafted, accepted, "counters", engine_length=own)
+        return Acceptance(tokens, steps, drafted, accepted, "counters", engine_length=own, accepted_at=accepted_at)
     return None
 
 
@@ -80,6 +84,71 @@ def counter_flags(records: Sequence[RequestRecord], before: Counters | None, aft
         if told_steps != steps:
             flags.append(f"the engine counted {steps} verify steps over this cell, its answers told {told_steps}")
     return tuple(flags)
+
+
+USELESS = 1.05
+"""Tokens a step up to which a draft gives next to nothing."""
+
+
+def acceptance_flags(
+    acceptance: Acceptance | None, requests: int, depth: int | None, *, drafts: bool, random_words: bool = False
+) -> list[str]:
+    """What is impossible or suspicious in a cell's acceptance.
+
+    A step yields one token at least, and with all drafts accepted one more than the draft is deep; a request's first
+    token comes from its prefill, of no step.
+
+    Args:
+        acceptance: of the cell.
+        requests: that it is of.
+        depth: of the draft, in tokens; None where that is not known.
+        drafts: whether a model drafts, which can be broken; text that is looked up may just not repeat itself.
+        random_words: whether the prompts are random words, which no draft foresees.
+    """
+    if acceptance is None or not acceptance.steps or acceptance.source == "baseline":
+        return []
+    length = acceptance.tokens / acceptance.steps
+    if length < 1:
+        return [f"{acceptance.steps} verify steps for {acceptance.tokens} tokens: a step yields one at least"]
+    most = (acceptance.tokens - requests) / acceptance.steps
+    if depth is not None and most > depth + 1:
+        return [
+            f"{most:.2f} tokens a verify step are impossible: the draft is {depth} deep, so {depth + 1} is the most"
+        ]
+    if random_words:
+        return [f"acceptance {length:.2f} is of prompts of random words, which understate it"]
+    if drafts and length <= USELESS:
+        return [
+            f"the draft is accepted next to never ({length:.2f} tokens a step): is it the model's, with its template?"
+        ]
+    return []
+
+
+def draft_depth(deployment: Deployment, engine: str, effective: Mapping[str, Any]) -> int | None:
+    """Tokens that are drafted in a row at most; None where neither server nor plan tells.
+
+    SGLang's `num_draft_tokens` and a block's size count the token after the last accepted draft too; DFlash and DDTree
+    force `num_steps` to 1.
+    """
+    typed = deployment.speculative
+    if typed is not None and typed.block_size and typed.kind in ("dflash", "ddtree"):
+        return typed.block_size - 1
+    algorithm = str(effective.get("speculative_algorithm") or "").upper()
+    for name in ("speculative_num_speculative_tokens", "speculative_num_steps"):
+        told = effective.get(name)
+        if isinstance(told, int) and told > 0 and algorithm not in ("DFLASH", "DDTREE", "NGRAM"):
+            return told
+    if typed is None or typed.draft_tokens is None:
+        return None
+    return typed.draft_tokens - 1 if engine == "sglang" else typed.draft_tokens
+
+
+def _by_position(before: Counters, after: Counters) -> tuple[int, ...] | None:
+    if after.accepted_at is None:
+        return None
+    old = before.accepted_at or ()
+    found = tuple(new - (old[place] if place < len(old) else 0) for place, new in enumerate(after.accepted_at))
+    return found if min(found, default=0) >= 0 else None
 
 
 def _difference(before: int | None, after: int | None) -> int | None:

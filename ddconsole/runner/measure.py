@@ -14,15 +14,24 @@ from ddconsole.core.figures import Slo, Summary, summarise
 from ddconsole.core.fingerprint import fingerprint, fingerprint_parts
 from ddconsole.core.plan_values import random_length
 from ddconsole.core.records import CellProgress, RequestOutcome, RequestRecord
-from ddconsole.core.states import Cause, Retry
+from ddconsole.core.states import Cause
 from ddconsole.core.sweep import Sampling, WorkloadPoint, to_json
 from ddconsole.engines.engine import Counters, Engine, Flush, Readiness, ServerApi, ServerStart
 from ddconsole.engines.openai_api import counting_each_chunk
 from ddconsole.load.prompts import WorkloadTexts
 from ddconsole.load.task import LoadTask, Prompt
-from ddconsole.runner.acceptance import cell_acceptance, counter_flags, with_steps
+from ddconsole.runner.acceptance import (
+    acceptance_flags,
+    cell_acceptance,
+    counter_flags,
+    draft_depth,
+    with_steps,
+)
+from ddconsole.runner.attempt_failure import failure_of
+from ddconsole.runner.attempt_figures import figures_told
 from ddconsole.runner.belonging import recorded_processes
 from ddconsole.runner.cell_time import CellTime
+from ddconsole.runner.cold_cache import cache_flags, measure_repetitions, repeats_cold
 from ddconsole.runner.durable import write_whole
 from ddconsole.runner.hardware import disturbances, hardware_record, samples_between
 from ddconsole.runner.instrument import instrument_flags
@@ -31,13 +40,14 @@ from ddconsole.runner.load_processes import LoadProcesses
 from ddconsole.runner.order import LaunchOrder
 from ddconsole.runner.random_prompts import random_prompts
 from ddconsole.runner.run_directory import RunDirectory
+from ddconsole.runner.warm_up import WarmUp, warm_up
 
 _QUIET_DEADLINE = 20.0
 """Seconds for the server to report nothing running before a cell begins."""
-
-
 _CANARY = Prompt("canary", "Count from one to ten.")
 """Short, and of no prompt set: it warms nothing that is measured."""
+_LOOKED_UP = frozenset({"ngram"})
+"""Speculation without a model: it accepts little in text that does not repeat itself, and nothing is broken then."""
 _DEATH_IS_SEEN = 0.5
 """Real seconds after which the watch has seen that the server died."""
 
@@ -63,6 +73,14 @@ class Outcome:
     cause: Cause | None = None
     server_suspect: bool = False
     """The server did not answer as a living one does: it should not serve the next cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """How a cell was made ready, and what is to be told of it and of its cache."""
+
+    warmed: WarmUp
+    notes: tuple[str, ...]
 
 
 class Interruption:
@@ -154,32 +172,40 @@ class CellMeasurement:
         """
         time = CellTime(self._clock)
         point = wanted.cell.point
-        notes: list[str] = []
-        await self._warm_up(wanted, interruption)
-        if bool(self._order.protocol.get("flush_cache", True)) and point.kind != "conversation":
-            flush = await self._flush()
-            if not flush.done:
-                notes.append(f"prefix cache not known to be empty: {flush.detail}")
+        warmed = await self._warm_up(wanted, interruption)
+        notes = [*warmed.flags()]
+        flushes = bool(self._order.protocol.get("flush_cache", True)) and point.kind != "conversation"
+        emptied = await self._flush() if flushes else None
         if not await self._quiet():
             notes.append("the server did not report itself idle before the cell")
         task = self._task(wanted.cell.id, wanted.attempt, point)
         task = await self._with_prompts(task, "measured", notes)
         before = await self._counters()
-        result = await self._run_load(task, on_progress, interruption)
+        if emptied is not None and emptied.done and repeats_cold(point):
+
+            async def run_load(part: LoadTask, tell: Callable[[CellProgress], None]) -> LoadResult:
+                return await self._run_load(part, tell, interruption)
+
+            result, emptied = await measure_repetitions(task, run_load, self._flush, on_progress)
+        else:
+            result = await self._run_load(task, on_progress, interruption)
         if any(record.outcome is RequestOutcome.FAILED for record in result.records):
             # The watch looks a few times a second: a server's death explains its requests' failures better than they.
             await asyncio.sleep(_DEATH_IS_SEEN)
         after = await self._counters() if result.report is not None and not interruption.died else None
         records = tuple(with_steps(record) for record in result.records)
         notes += time.flags()
-        return self._conclude(wanted, readiness, time, records, result, (before, after), tuple(notes), interruption)
+        if emptied is not None:
+            notes += cache_flags(records) if emptied.done else [f"prefix cache not known to be empty: {emptied.detail}"]
+        prepared = Prepared(warmed, tuple(notes))
+        return self._conclude(wanted, readiness, time, records, result, (before, after), prepared, interruption)
 
-    async def _warm_up(self, wanted: WantedCell, interruption: Interruption) -> None:
+    async def _warm_up(self, wanted: WantedCell, interruption: Interruption) -> WarmUp:
         """Requests that are not measured: as many as are in flight later, unless the plan names a number."""
         setting = self._order.protocol.get("warmup", "auto")
         number = wanted.cell.point.concurrency if setting == "auto" else int(setting)
-        if number == 0 or interruption.any.is_set():
-            return
+        if number == 0:
+            return WarmUp()
         point = replace(
             wanted.cell.point,
             kind="closed-loop",
@@ -188,8 +214,12 @@ class CellMeasurement:
             requests=number,
             max_tokens=min(32, wanted.cell.point.max_tokens),
         )
-        task = await self._with_prompts(self._task(wanted.cell.id, 0, point), "warm-up", [])
-        await self._run_load(task, lambda _: None, interruption)
+
+        async def one_pass() -> Sequence[RequestRecord]:
+            task = await self._with_prompts(self._task(wanted.cell.id, 0, point), "warm-up", [])
+            return (await self._run_load(task, lambda _: None, interruption)).records
+
+        return await warm_up(one_pass, self._order.protocol.get("warmup_until"), interruption.any.is_set)
 
     async def _run_load(
         self, task: LoadTask, on_progress: Callable[[CellProgress], None], interruption: Interruption
@@ -238,21 +268,25 @@ class CellMeasurement:
         records: Sequence[RequestRecord],
         result: LoadResult,
         counters: tuple[Counters | None, Counters | None],
-        notes: tuple[str, ...],
+        prepared: Prepared,
         interruption: Interruption,
     ) -> Outcome:
+        notes = prepared.notes
         before, after = counters
+        point = wanted.cell.point
         speculating = self._order.deployment.speculative is not None or _speculates(self._order)
         acceptance = cell_acceptance(records, before, after, speculating=speculating)
         slo = dict(self._order.protocol.get("slo") or {})
         figures = replace(summarise(records, slo=Slo.from_json(slo)), acceptance=acceptance)
         cancelled = interruption.stopped and not interruption.died
-        cause = None if cancelled else time.void() or _failure(wanted, figures, records, result, self._order.protocol)
+        cause = None if cancelled else time.void() or failure_of(point, figures, records, result, self._order.protocol)
         if interruption.died:
             cause = interruption.cause()
         kind = "stopped" if cancelled else "failed" if cause else "done"
-        flags = (*notes, *counter_flags(records, before, after)) if kind == "done" else notes
-        flags = (*flags, *instrument_flags(wanted.cell.point, figures, result.report, records, counters))
+        flags = notes
+        if kind == "done":
+            flags = (*flags, *self._acceptance_flags(point, figures, readiness, records, counters))
+        flags = (*flags, *instrument_flags(point, figures, result.report, records, counters))
         ended = self._clock.now()
         samples = samples_between(self._run.path / "telemetry.jsonl", time.began, ended)
         own = {one.pid for one in recorded_processes(self._run.launch(self._order.launch))}
@@ -283,10 +317,27 @@ class CellMeasurement:
             flags=flags,
             cause=to_json(cause) if cause else None,
             slo=slo,
+            warm_up=prepared.warmed.to_json(),
         )
         sha256 = self._write(wanted, attempt)
         suspect = cause is not None and cause.id in {"STALL", "CONNECTION"}
-        return Outcome(kind, to_json(figures), sha256, attempt.fingerprint, flags, cause, suspect)
+        told = figures_told(figures, point, records, prepared.warmed)
+        return Outcome(kind, told, sha256, attempt.fingerprint, flags, cause, suspect)
+
+    def _acceptance_flags(
+        self,
+        point: WorkloadPoint,
+        figures: Summary,
+        readiness: Readiness,
+        records: Sequence[RequestRecord],
+        counters: tuple[Counters | None, Counters | None],
+    ) -> list[str]:
+        deployment = self._order.deployment
+        depth = draft_depth(deployment, self._engine.kind, readiness.effective)
+        drafts = deployment.speculative is not None and deployment.speculative.kind not in _LOOKED_UP
+        odd = random_length(point.prompts) is not None
+        signs = acceptance_flags(figures.acceptance, figures.succeeded, depth, drafts=drafts, random_words=odd)
+        return [*counter_flags(records, *counters), *signs]
 
     def _parts(self, wanted: WantedCell, readiness: Readiness) -> dict[str, Any]:
         return fingerprint_parts(
@@ -338,49 +389,6 @@ class CellMeasurement:
         """Of the plan, for warming up; where it has conversations only, the canary's."""
         made_up = random_length(point.prompts) is not None
         return next(iter(self._texts.prompts), point.prompts if made_up else _CANARY.name)
-
-
-def _failure(
-    wanted: WantedCell,
-    figures: Summary,
-    records: Sequence[RequestRecord],
-    result: LoadResult,
-    protocol: Mapping[str, Any],
-) -> Cause | None:
-    """Why the attempt does not count, or None when it does."""
-    if result.report is None:
-        return Cause("LOAD-DIED", f"the load process died: {result.died}", do="retry", retry=Retry.AS_IS)
-    failed = [record for record in records if record.outcome in (RequestOutcome.FAILED, RequestOutcome.SHORT)]
-    limit = float(protocol.get("failure_limit", 0.01))
-    planned = _planned(wanted.cell.point)
-    if figures.succeeded == 0 or len(failed) > limit * planned:
-        evidence = tuple(dict.fromkeys(f"{record.prompt}: {record.error or record.outcome}" for record in failed))[:8]
-        first = failed[0].error if failed and failed[0].error else "no request was answered"
-        return Cause(
-            _request_cause(first),
-            f"{len(failed)} of {planned} requests failed: {first}",
-            evidence,
-            do="read the server's log; retry once the cause is gone",
-            retry=Retry.AS_IS if _request_cause(first) == "CONNECTION" else Retry.CHANGE,
-        )
-    if wanted.cell.point.kind == "conversation" and len(records) < planned:
-        return Cause("CONVERSATION-SHORT", f"only {len(records)} of {planned} turns were sent", do="read the turns")
-    return None
-
-
-def _planned(point: WorkloadPoint) -> int:
-    """Requests of a whole attempt: every stream of a conversation plays the script."""
-    streams = point.concurrency if point.kind == "conversation" else 1
-    return point.requests * point.repetitions * streams
-
-
-def _request_cause(text: str) -> str:
-    if "no token for" in text:
-        return "STALL"
-    broken = ("reset", "refused", "disconnected", "payload", "cannot connect", "broken", "eof", "closed")
-    if any(word in text.lower() for word in broken):
-        return "CONNECTION"
-    return "REQUEST"
 
 
 def _speculates(order: LaunchOrder) -> bool:

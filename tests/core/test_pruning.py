@@ -6,12 +6,14 @@ from journals import cell, created, deployment, entries, launched, small_run, st
 
 from ddconsole.core import events as ev
 from ddconsole.core import states as st
+from ddconsole.core.commands import decide
 from ddconsole.core.control import Ending
 from ddconsole.core.fold import fold
 from ddconsole.core.pruning import prunings
 from ddconsole.core.run_state import RunState
 from ddconsole.core.schedule import control_for, next_launch
 from ddconsole.core.sweep import to_json
+from ddconsole.core.wire import Command
 
 
 def sweep(*events: ev.Event, below: float | None = 0.8, rounds: int = 1) -> RunState:
@@ -128,3 +130,21 @@ def test_no_new_launches_lets_the_running_server_do_its_cells() -> None:
 
 def test_a_run_of_before_pruning_prunes_nothing() -> None:
     assert prunings(small_run()) == []
+
+
+def test_one_key_takes_back_all_that_was_pruned_together_and_nothing_else() -> None:
+    state = sweep(*BASELINE, *SLOW, *FAST, *measured("c006", 90.0, 3), *gone(3), rounds=2)
+    other = ev.CellsPruned(("c007",), "another reason")
+    pruned = after(state, *prunings(state), other)
+    assert [name for name, row in pruned.cells.items() if isinstance(row.state, st.Pruned)] == ["c003", "c004", "c007"]
+    command = Command("k", "take-back", "me", cells=("c004",))
+    decision = decide(pruned, command)
+    assert decision.answer.text == "c003, c004 once more"
+    back = after(pruned, *decision.events)
+    assert isinstance(back.cells["c003"].state, st.Pending)
+    assert isinstance(back.cells["c004"].state, st.Pending)
+    assert isinstance(back.cells["c007"].state, st.Pruned)
+    assert prunings(back) == []
+    refused = decide(back, Command("k2", "take-back", "me", cells=("c004",))).answer
+    assert not refused.taken
+    assert "c004 is pending: take-back means nothing now" in refused.text

@@ -235,6 +235,8 @@ async def test_counters_and_acceptance_of_the_recorded_run(api: Api, recorded: R
     assert after is not None
     assert (after.output_tokens, after.prompt_tokens, after.drafting_steps) == (500, 28, 214)
     assert (after.drafted, after.accepted, after.cached_tokens) == (856, 286, 0)
+    assert after.accepted_at == (123, 80, 49, 34)
+    assert sum(after.accepted_at) == after.accepted
     assert after.ttft_count == 2
     assert after.ttft_seconds == pytest.approx(0.0671582)
     zero = type(after)(output_tokens=0, drafting_steps=0, drafted=0, accepted=0)

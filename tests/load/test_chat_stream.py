@@ -104,21 +104,23 @@ def test_acceptance_that_no_engine_told_is_unknown(recording: Callable[[str], "R
 
 
 @pytest.mark.parametrize(
-    ("run", "steps", "drafted", "accepted", "length"),
+    ("run", "steps", "drafted", "accepted", "length", "accepted_at"),
     [
-        ("spec-eagle", 57, 399, 134, 192 / 57),
-        ("spec-dflash", 191, 1337, 0, 192 / 191),
-        ("spec-ngram", 28, 196, 166, 192 / 28),
-        ("spec-standalone", 48, 144, 144, 4.0),
+        ("spec-eagle", 57, 399, 134, 192 / 57, (57, 57, 20)),
+        ("spec-dflash", 191, 1337, 0, 192 / 191, ()),
+        ("spec-ngram", 28, 196, 166, 192 / 28, (26, 25, 24, 23, 23, 23, 22)),
+        ("spec-standalone", 48, 144, 144, 4.0, (48, 48, 48)),
     ],
 )
 def test_recorded_meta_info_of_sglang_gives_the_verify_steps(
-    run: str, steps: int, drafted: int, accepted: int, length: float
+    run: str, steps: int, drafted: int, accepted: int, length: float, accepted_at: tuple[int, ...]
 ) -> None:
     meta_info = json.loads((FIXTURES / "sglang-0.5.16-meta-info.json").read_text())[run]
     chunk = event(choices=[{"index": 0, "delta": {"content": "x"}, "finish_reason": "length", "meta_info": meta_info}])
     record = read([(1.0, chunk + DONE)], 192)
-    assert record.acceptance == Acceptance(192, steps, drafted, accepted, "request")
+    assert record.acceptance == Acceptance(192, steps, drafted, accepted, "request", accepted_at=accepted_at)
+    assert sum(accepted_at) == accepted, "the positions add up to all that was accepted"
+    assert record.acceptance.histogram == tuple(meta_info["spec_correct_drafts_histogram"])
     assert record.acceptance.length == pytest.approx(length)
     assert (record.output_tokens, record.token_source, record.prompt_tokens) == (192, TokenSource.META_INFO, 99)
 

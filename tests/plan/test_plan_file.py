@@ -35,6 +35,9 @@ def test_every_value_of_the_small_plan_arrives(small: Plan) -> None:
     assert small.protocol.model_dump(mode="json") == {
         "launches": 2,
         "warmup": 3,
+        "warmup_until": None,
+        "order": "plan",
+        "baseline_every": None,
         "flush_cache": False,
         "ready_timeout": 1200.0,
         "stall_timeout": 90.0,

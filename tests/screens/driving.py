@@ -7,7 +7,7 @@ from typing import Any
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from ddconsole.core.duration import History
+from ddconsole.core.history import History
 from ddconsole.link.prompting import Prompts
 from screens.app import ConsoleApp
 from screens.session import Export, Preflight
