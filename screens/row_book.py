@@ -17,11 +17,12 @@ from ddconsole.link.feed import RunFeed
 class RememberedEstimates(Estimates):
     """Estimates that look for the nearest observation once for each kind of cell, not once for each cell."""
 
-    rates: dict[tuple[str, int, str, int], float] = field(default_factory=dict)
+    rates: dict[tuple[str | int, ...], float] = field(default_factory=dict)
 
     def cell_seconds(self, deployment: Deployment, point: WorkloadPoint) -> float:
         """Of one attempt."""
-        key = (deployment.method, deployment.tensor_parallel, point.kind, point.concurrency)
+        kind = (point.kind, point.concurrency, point.max_tokens, point.prompts)
+        key = (deployment.method, deployment.tensor_parallel, *kind)
         rate = self.rates.get(key)
         if rate is None:
             rate = stream_tokens(point) / Estimates.cell_seconds(self, deployment, point)
