@@ -1,64 +1,44 @@
 """The figures of one cell over its counted attempts."""
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 
-from ddconsole.core.attempt_file import AttemptFile, acceptance_from_json
-from ddconsole.core.figures import (
-    Slo,
-    Summary,
-    end_to_end,
-    output_rate,
-    summarise,
-    time_per_output_token,
-    time_to_first_token,
-)
-from ddconsole.core.records import Acceptance, RequestRecord
-from ddconsole.report.result_set import PERCENTILES, CellFigures, CountedAttempt, Distribution
+from ddconsole.core.figures import Summary
+from ddconsole.core.records import Acceptance, RequestOutcome
+from ddconsole.report.read_attempt import ReadAttempt, RequestFigures
+from ddconsole.report.result_set import PERCENTILES, CellFigures, Distribution, TurnFigures
 from ddconsole.report.statistics import Observations, certified_percentile, median_estimate, observe
 
+Figure = Callable[[RequestFigures], float | None]
 
-def counted_attempt(file: AttemptFile) -> CountedAttempt:
-    """An attempt with the figures of its records; acceptance from the engine's counters where no record tells it."""
-    told = file.figures.get("acceptance")
-    acceptance = acceptance_from_json(told) if isinstance(told, Mapping) else None
-    summary = summarise(file.requests, acceptance, Slo.from_json(file.slo))
-    return CountedAttempt(
-        number=file.attempt,
-        launch=file.launch,
-        round=file.round,
-        started_at=file.started_at,
-        ended_at=file.ended_at,
-        summary=summary,
-        flags=file.flags,
-    )
+_RATE: Figure = attrgetter("output_rate")
+_TTFT: Figure = attrgetter("ttft")
 
 
-def rates_of(files: Sequence[AttemptFile]) -> Observations | None:
+def rates_of(attempts: Sequence[ReadAttempt]) -> Observations | None:
     """The output rate of every request that succeeded, by launch, repetition and prompt."""
-    return _observed(files, output_rate)
+    return _observed(attempts, _RATE)
 
 
-def figures_of(
-    files: Sequence[AttemptFile], attempts: Sequence[CountedAttempt], *, is_plain_baseline: bool
-) -> CellFigures:
+def figures_of(attempts: Sequence[ReadAttempt], *, is_plain_baseline: bool) -> CellFigures:
     """The figures of a cell.
 
     Args:
-        files: its counted attempts, at least one.
-        attempts: the same with their summaries.
+        attempts: its counted ones, at least one.
         is_plain_baseline: it decodes without speculation, so its acceptance length is 1.00 by definition.
     """
-    summaries = [attempt.summary for attempt in attempts]
-    rates = rates_of(files)
+    counted = [one.counted for one in attempts]
+    summaries = [one.summary for one in counted]
+    rates = rates_of(attempts)
     tokens = sum(one.output_tokens for one in summaries)
     wall = sum(one.wall for one in summaries)
     acceptance = merged_acceptance([one.acceptance for one in summaries])
     if acceptance is None and is_plain_baseline and tokens:
         acceptance = Acceptance(tokens, tokens, None, None, "baseline")
     return CellFigures(
-        attempts=tuple(attempts),
-        launches=len({file.launch for file in files}),
+        attempts=tuple(counted),
+        launches=len({one.launch for one in attempts}),
         repetitions=int(rates.repetitions.sum()) if rates else 0,
         requests=sum(one.requests for one in summaries),
         succeeded=sum(one.succeeded for one in summaries),
@@ -66,18 +46,24 @@ def figures_of(
         output_rate=median_estimate(rates),
         server_rate=tokens / wall if wall > 0 else None,
         acceptance=acceptance,
-        ttft=_distribution(_observed(files, time_to_first_token)),
-        tpot=_distribution(_observed(files, time_per_output_token)),
+        ttft=_distribution(_observed(attempts, _TTFT)),
+        tpot=_distribution(_observed(attempts, attrgetter("tpot"))),
         chunk_gap=_median([one.chunk_gap for one in summaries]),
         cached_tokens=sum(one.cached_tokens for one in summaries),
         achieved_concurrency=_mean_over_time(summaries),
-        branches=_branches(files),
-        end_to_end=_distribution(_observed(files, end_to_end)),
+        branches=_branches(attempts),
+        end_to_end=_distribution(_observed(attempts, attrgetter("end_to_end"))),
         tokens_per_chunk=_median([one.tokens_per_chunk for one in summaries]),
         goodput=_median([one.goodput for one in summaries]),
         steady_rate=_median([one.steady_rate for one in summaries]),
         steady_seconds=_median([one.steady_seconds for one in summaries]),
         rate_bias=_median([one.rate_bias for one in summaries]),
+        turns=_turns(attempts, is_plain_baseline=is_plain_baseline),
+        request_acceptance=tuple(
+            one.acceptance.length
+            for one in _succeeded(attempts)
+            if one.acceptance is not None and one.acceptance.length is not None
+        ),
     )
 
 
@@ -96,10 +82,43 @@ def merged_acceptance(parts: Sequence[Acceptance | None]) -> Acceptance | None:
     )
 
 
-def _observed(files: Sequence[AttemptFile], figure: Callable[[RequestRecord], float | None]) -> Observations | None:
-    by_launch: dict[int, list[tuple[RequestRecord, ...]]] = {}
-    for file in files:
-        by_launch.setdefault(file.launch, []).append(file.requests)
+def _turns(attempts: Sequence[ReadAttempt], *, is_plain_baseline: bool) -> tuple[TurnFigures, ...]:
+    """Each turn of a conversation; none of another load."""
+    by_turn: dict[int, list[RequestFigures]] = {}
+    for one in _succeeded(attempts):
+        if one.turn:
+            by_turn.setdefault(one.turn, []).append(one)
+    return tuple(_turn(turn, by_turn[turn], attempts, is_plain_baseline) for turn in sorted(by_turn))
+
+
+def _turn(
+    turn: int, requests: Sequence[RequestFigures], attempts: Sequence[ReadAttempt], is_plain_baseline: bool
+) -> TurnFigures:
+    def of_turn(figure: Figure) -> Figure:
+        return lambda one: figure(one) if one.turn == turn else None
+
+    tokens = sum(one.output_tokens or 0 for one in requests)
+    acceptance = merged_acceptance([one.acceptance for one in requests])
+    if acceptance is None and is_plain_baseline and tokens:
+        acceptance = Acceptance(tokens, tokens, None, None, "baseline")
+    return TurnFigures(
+        turn=turn,
+        requests=len(requests),
+        context=_median([one.prompt_tokens for one in requests]),
+        output_rate=median_estimate(_observed(attempts, of_turn(_RATE))),
+        ttft=median_estimate(_observed(attempts, of_turn(_TTFT))),
+        acceptance=acceptance,
+    )
+
+
+def _succeeded(attempts: Sequence[ReadAttempt]) -> list[RequestFigures]:
+    return [one for attempt in attempts for one in attempt.requests if one.outcome is RequestOutcome.OK]
+
+
+def _observed(attempts: Sequence[ReadAttempt], figure: Figure) -> Observations | None:
+    by_launch: dict[int, list[tuple[RequestFigures, ...]]] = {}
+    for one in attempts:
+        by_launch.setdefault(one.launch, []).append(one.requests)
     return observe(by_launch, figure)
 
 
@@ -119,7 +138,7 @@ def _mean_over_time(summaries: Sequence[Summary]) -> float | None:
     return sum(number * seconds for number, seconds in known) / wall if wall > 0 else None
 
 
-def _branches(files: Sequence[AttemptFile]) -> bool | None:
+def _branches(attempts: Sequence[ReadAttempt]) -> bool | None:
     """What the build's log says of its tree, as the engine passed it on in `effective`; None where it says nothing."""
-    told = [file.effective.get("branches") for file in files]
+    told = [one.effective.get("branches") for one in attempts]
     return next((one for one in told if isinstance(one, bool)), None)

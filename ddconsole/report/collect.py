@@ -1,17 +1,18 @@
 """From a run's state and its attempt files to a result set."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ddconsole.core.attempt_file import AttemptFile
 from ddconsole.core.run_state import RunState
 from ddconsole.core.states import Blocked, CellPhase, Failed
 from ddconsole.report.attempt_reader import AttemptLoader
 from ddconsole.report.cell_figures import figures_of, rates_of
-from ddconsole.report.comparability import PARTS, differences, fingerprint_part
+from ddconsole.report.comparability import PARTS, differences
 from ddconsole.report.leakage import with_leakage
 from ddconsole.report.marks import Mark, in_order, mark_of_phase
+from ddconsole.report.read_attempt import ReadAttempt
 from ddconsole.report.result_set import CellFigures, CellResult, PointKey, ResultSet, point_key
 from ddconsole.report.statistics import Estimate, ratio_estimate
 from ddconsole.report.usable_attempts import UsableAttempts, usable_attempts
@@ -33,8 +34,8 @@ def result_set(state: RunState, load: AttemptLoader) -> ResultSet:
     if created is None:
         raise ValueError("the journal holds no run")
     found = usable_attempts(state, load)
-    files = [file for one in found for file in one.files]
-    by_cell = {one.row.cell.id: one.files for one in found}
+    attempts = [attempt for one in found for attempt in one.attempts]
+    by_cell = {one.row.cell.id: one.attempts for one in found}
     cells = [_result(one, name, created.baseline) for one, name in zip(found, _shown_names(found), strict=True)]
     return ResultSet(
         run=created.run,
@@ -44,18 +45,18 @@ def result_set(state: RunState, load: AttemptLoader) -> ResultSet:
         engine=created.engine,
         version=created.version,
         baseline=created.baseline,
-        simulated=created.simulated or any(file.simulated for file in files),
+        simulated=created.simulated or any(one.simulated for one in attempts),
         outcome=state.outcome or state.phase.value,
         began=state.began,
-        data_time=max((file.ended_at for file in files), default=state.began),
+        data_time=max((one.counted.ended_at for one in attempts), default=state.began),
         protocol=created.protocol,
         cells=tuple(with_leakage(list(_with_speed_ups(cells, found, created.baseline)), by_cell, created.baseline)),
-        environment=(*_environment(files), *_accepted(state)),
+        environment=(*_environment(attempts), *_accepted(state)),
         differences=differences(
             [
-                ((one.deployment.method, one.deployment.tensor_parallel), file.effective)
+                ((one.deployment.method, one.deployment.tensor_parallel), attempt.effective)
                 for one in found
-                for file in one.files
+                for attempt in one.attempts
             ]
         ),
         warnings=tuple(f"{one.row.cell.id}: {text}" for one in found for text in one.warnings),
@@ -79,9 +80,9 @@ def _shown_names(found: Sequence[UsableAttempts]) -> list[str]:
 
 def _result(one: UsableAttempts, method: str, baseline: str) -> CellResult:
     state = one.row.state
-    if one.files:
+    if one.attempts:
         plain = one.deployment.method == baseline and one.deployment.speculative is None
-        figures = figures_of(one.files, one.counted, is_plain_baseline=plain)
+        figures = figures_of(one.attempts, is_plain_baseline=plain)
         marks = _marks_of(figures, one)
     else:
         figures = None
@@ -110,7 +111,7 @@ def _marks_of(figures: CellFigures, one: UsableAttempts) -> set[Mark]:
         Mark.LENGTH_NOT_FIXED: not row.cell.point.sampling.ignore_eos,
         Mark.FROM_COUNTERS: figures.acceptance is not None and figures.acceptance.source == "counters",
         Mark.FLAGGED: one.flagged,
-        Mark.SIMULATED: any(file.simulated for file in one.files),
+        Mark.SIMULATED: any(attempt.simulated for attempt in one.attempts),
     }
     return {mark for mark, is_so in holds.items() if is_so}
 
@@ -119,7 +120,9 @@ def _with_speed_ups(
     cells: Sequence[CellResult], found: Sequence[UsableAttempts], baseline: str
 ) -> Iterable[CellResult]:
     """Each cell against the baseline's first cell at the same tensor-parallel size and workload point."""
-    rates = {cell.cell: rates_of(one.files) if one.files else None for cell, one in zip(cells, found, strict=True)}
+    rates = {
+        cell.cell: rates_of(one.attempts) if one.attempts else None for cell, one in zip(cells, found, strict=True)
+    }
     against: dict[tuple[int, PointKey], str] = {}
     for cell in cells:
         if cell.deployment.method == baseline and rates[cell.cell] is not None:
@@ -135,13 +138,14 @@ def _with_speed_ups(
             yield replace(cell, figures=replace(cell.figures, speed_up=speed_up))
 
 
-def _environment(files: Sequence[AttemptFile]) -> tuple[tuple[str, str], ...]:
+def _environment(attempts: Sequence[ReadAttempt]) -> tuple[tuple[str, str], ...]:
     """Driver, build and model that all counted attempts share, one line a value."""
-    if not files:
+    if not attempts:
         return ()
     lines: list[tuple[str, str]] = []
+    shared = json.loads(attempts[0].environment.parts)
     for part in PARTS:
-        value = fingerprint_part(files[0], part)
+        value = shared[part]
         if isinstance(value, Mapping):
             lines.extend((f"{part} {name}", _words(told)) for name, told in sorted(value.items()) if told is not None)
         elif value is not None:

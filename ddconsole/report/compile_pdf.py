@@ -21,6 +21,8 @@ _PACKAGE_OF_FILE = {
     "tikz.sty": "texlive-pictures",
     "lmodern.sty": "lmodern",
 }
+"""Where it is not the first of `DEBIAN_PACKAGES`."""
+_PACKAGE_OF_TOOL = {"pdflatex": "texlive-latex-base", "lualatex": "texlive-luatex", "latexmk": "latexmk"}
 _FLAGS = ("-no-shell-escape", "-halt-on-error", "-interaction=nonstopmode", "-file-line-error")
 _WIDEST_OVERFULL = 2.0
 """Points that a box may stick out without a warning."""
@@ -52,6 +54,7 @@ def compile_pdf(
     document: str = "main",
     data_time: float = 0.0,
     deadline: float = DEADLINE,
+    tool: str = "",
 ) -> Compiled:
     """Compile `<document>.tex` in `folder`, twice, without shell escape.
 
@@ -61,9 +64,12 @@ def compile_pdf(
         document: file name without its end.
         data_time: wall time that the PDF carries, so that the same document gives the same PDF.
         deadline: seconds for each run.
+        tool: `pdflatex`, `lualatex` or `latexmk`; the first of them that is there where empty.
     """
-    tool = next((name for name in ("pdflatex", "lualatex", "latexmk") if shutil.which(name)), None)
-    if tool is None:
+    if tool and not shutil.which(tool):
+        return Compiled(None, f"{tool} is not installed; on Debian: apt install {_PACKAGE_OF_TOOL.get(tool, tool)}")
+    tool = tool or next((name for name in _PACKAGE_OF_TOOL if shutil.which(name)), "")
+    if not tool:
         return Compiled(None, f"no TeX is installed; on Debian: apt install {DEBIAN_PACKAGES}")
     pdf, log = folder / f"{document}.pdf", folder / f"{document}.log"
     pdf.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ddconsole.core.figures import DEFINITIONS
 from ddconsole.report.fragment import Fragment, fill, header, utc
 from ddconsole.report.grid import LOAD_MODES
-from ddconsole.report.latex_text import latex_text
+from ddconsole.report.latex_text import latex_text, prose
 from ddconsole.report.marks import in_order
 from ddconsole.report.result_set import ResultSet
 from ddconsole.report.statistics import Sureness
@@ -15,11 +15,16 @@ from ddconsole.report.table import mark_text
 
 _SECTIONS = (
     ("Output rate, speed-up and acceptance", ("tab-main", "fig-bars")),
-    ("Rate against budget", ("fig-budget",)),
-    ("Under load", ("tab-concurrency",)),
+    ("Against the node budget", ("fig-budget",)),
+    ("Against the output length", ("fig-length",)),
+    ("Under load", ("tab-concurrency", "fig-concurrency", "fig-rate", "fig-pareto")),
+    ("Conversations turn by turn", ("tab-turns", "fig-turns")),
+    ("Against the tensor-parallel size", ("fig-scaling",)),
+    ("Acceptance", ("tab-acceptance", "fig-acceptance")),
     ("Latency", ("tab-latency",)),
+    ("Energy and drift", ("fig-energy", "fig-drift")),
     ("What is left out or flagged", ("tab-exclusions",)),
-    ("Where and how it was measured", ("tab-environment", "tab-differences")),
+    ("Where and how it was measured", ("tab-design", "tab-environment", "tab-differences")),
 )
 _SHOWN_DEFINITIONS = ("output_rate", "server_rate", "speed_up", "acceptance", "ttft", "tpot", "chunk_gap")
 
@@ -79,7 +84,7 @@ def _what_was_run(result: ResultSet) -> list[str]:
     ]
     if result.outcome != "complete":
         sentences.append(f"The run was not complete when this was exported: {result.outcome}.")
-    return [_prose(sentence) for sentence in sentences]
+    return [prose(sentence) for sentence in sentences]
 
 
 def _noise(result: ResultSet) -> str:
@@ -95,7 +100,7 @@ def _noise(result: ResultSet) -> str:
             "Where a cell was measured on fewer than three launches there is no interval; in round brackets stands "
             "half the central 95 % of its requests, which says nothing of the noise between launches."
         )
-    return _prose(" ".join(texts))
+    return prose(" ".join(texts))
 
 
 def _left_out(result: ResultSet) -> str:
@@ -106,12 +111,7 @@ def _left_out(result: ResultSet) -> str:
         parts.append(f"attempts of {_number(others, 'cell')} made with another driver, build or model than the rest")
     if not parts:
         return "No cell is left out."
-    return _prose(f"Left out: {'; '.join(parts)}. The reasons are listed in the section on what is left out.")
-
-
-def _prose(text: str) -> str:
-    """A text of ours that names may have made long: word by word, so that it is not cut as one name would be."""
-    return " ".join(latex_text(word, breakable=True) for word in text.split())
+    return prose(f"Left out: {'; '.join(parts)}. The reasons are listed in the section on what is left out.")
 
 
 def _listed(words: Iterable[str]) -> str:

@@ -3,16 +3,18 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddconsole.core.run_state import RunState
+from ddconsole.report.acceptance_table import acceptance_tables
 from ddconsole.report.attempt_reader import AttemptLoader, attempts_in_folder, state_of_run
-from ddconsole.report.bar_figure import bar_figures
-from ddconsole.report.budget_figure import budget_figures
 from ddconsole.report.cell_fields import cells_csv, results_jsonl
+from ddconsole.report.chart_tex import chart_fragment
+from ddconsole.report.charts import all_charts
 from ddconsole.report.collect import result_set
 from ddconsole.report.compile_pdf import compile_pdf
+from ddconsole.report.design_table import design_tables
 from ddconsole.report.document import document_tex
 from ddconsole.report.fragment import Fragment
 from ddconsole.report.latex_text import lost_characters
@@ -21,10 +23,13 @@ from ddconsole.report.macros import macros_tex
 from ddconsole.report.main_table import main_tables
 from ddconsole.report.plain_tables import difference_tables, environment_table, exclusion_tables
 from ddconsole.report.result_set import ResultSet
+from ddconsole.report.turn_table import turn_tables
 
 MANIFEST = "MANIFEST.sha256"
-_OURS = re.compile(r"([a-z0-9-]+)\.(tex|csv|jsonl)")
-_PREAMBLE = Path(__file__).parent / "templates" / "ddconsole-preamble.tex"
+_OURS = re.compile(r"([a-z0-9-]+)\.(tex|csv|jsonl|py)")
+_HERE = Path(__file__).parent
+_AS_THEY_ARE = ("templates/ddconsole-preamble.tex", "templates/ddconsole-style.tex", "recompute.py")
+"""Files that are the same in every export."""
 
 
 class ExportFailed(Exception):
@@ -90,6 +95,7 @@ def export_texts(result: ResultSet) -> dict[str, str]:
     texts = {f"{one.name}.tex": one.tex for one in fragments}
     texts |= {f"{one.name}.csv": one.csv for one in fragments}
     texts["ddconsole-preamble.tex"] = preamble_text()
+    texts["recompute.py"] = (_HERE / "recompute.py").read_text(encoding="ascii")
     texts["results-macros.tex"] = macros_tex(result)
     texts["main.tex"] = document_tex(result, fragments)
     texts["results.csv"] = cells_csv(result, result.cells)
@@ -101,18 +107,32 @@ def export_texts(result: ResultSet) -> dict[str, str]:
 
 
 def preamble_text() -> str:
-    """What the fragments need, for the head of a document."""
-    return _PREAMBLE.read_text(encoding="ascii")
+    """What the fragments need, for the head of a document: packages, then how figures look."""
+    parts = ("ddconsole-preamble.tex", "ddconsole-style.tex")
+    return "".join((_HERE / "templates" / name).read_text(encoding="ascii") for name in parts)
 
 
 def fragments_of(result: ResultSet) -> Iterator[Fragment]:
-    """The tables and figures for which there are data."""
+    """The tables and figures for which there are data, each with a name of its own."""
+    taken: set[str] = set()
+    for one in _made(result):
+        name, number = one.name, 1
+        while name in taken:
+            number += 1
+            name = f"{one.name}-{number}"
+        taken.add(name)
+        yield one if name == one.name else replace(one, name=name)
+
+
+def _made(result: ResultSet) -> Iterator[Fragment]:
     yield from main_tables(result)
-    yield from bar_figures(result)
-    yield from budget_figures(result)
     yield from concurrency_tables(result)
+    yield from turn_tables(result)
+    yield from acceptance_tables(result)
     yield from latency_tables(result)
+    yield from (chart_fragment(result, chart) for chart in all_charts(result))
     yield from exclusion_tables(result)
+    yield from design_tables(result)
     yield environment_table(result)
     yield from difference_tables(result)
 

@@ -140,19 +140,3 @@ def best_cells(cells: Sequence[CellResult]) -> frozenset[str]:
         return frozenset()
     highest = max((rate for _, rate in rated), key=lambda rate: rate.value)
     return frozenset(name for name, rate in rated if rate.overlaps(highest))
-
-
-def sample_sizes(grid: Grid) -> str:
-    """How much each figure stands on, as a sentence."""
-    figures = [cell.figures for cell in grid.shown() if cell.figures]
-    requests = _span({one.succeeded for one in figures}, "request", "requests")
-    repetitions = _span({one.repetitions for one in figures}, "repetition", "repetitions")
-    launches = _span({one.launches for one in figures}, "launch", "launches")
-    return f"Each cell: {requests} in {repetitions} on {launches}."
-
-
-def _span(numbers: set[int], one: str, many: str) -> str:
-    low, high = min(numbers, default=0), max(numbers, default=0)
-    if low == high:
-        return f"{low} {one if low == 1 else many}"
-    return f"{low} to {high} {many}"

@@ -146,6 +146,11 @@ def latex_text(text: str, *, breakable: bool = False) -> str:
     return " ".join(_breakable_word(word) for word in shown.split(" "))
 
 
+def prose(text: str) -> str:
+    """A text of ours that names may have made long: word by word, so that it is not cut as one name would be."""
+    return " ".join(latex_text(word, breakable=True) for word in text.split())
+
+
 def lost_characters(texts: Iterable[str]) -> list[str]:
     """The characters of `texts` that cannot be typeset, as `<U+1F600>`, sorted."""
     lost = {

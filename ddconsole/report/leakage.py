@@ -8,24 +8,35 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from ddconsole.core.attempt_file import AttemptFile
-from ddconsole.core.records import RequestOutcome, RequestRecord
+from ddconsole.core.records import RequestOutcome
 from ddconsole.report.marks import Mark, in_order
-from ddconsole.report.result_set import CellResult, PointKey, point_key
+from ddconsole.report.read_attempt import ReadAttempt, RequestFigures
+from ddconsole.report.result_set import CellResult, EqualOutputs, PointKey, point_key
 
 _FALL = 0.01
 """Share by which acceptance may fall from one budget to the next larger one: rounding and ties of the drafts."""
 
-Files = Mapping[str, Sequence[AttemptFile]]
-"""The counted attempts by cell."""
+Attempts = Mapping[str, Sequence[ReadAttempt]]
+"""The counted ones by cell."""
 
 
-def with_leakage(cells: Sequence[CellResult], files: Files, baseline: str) -> list[CellResult]:
-    """The cells, those with a sign flagged and with its numbers among their reasons."""
+def with_leakage(cells: Sequence[CellResult], attempts: Attempts, baseline: str) -> list[CellResult]:
+    """The cells with their equal outputs; those with a sign are flagged and have its numbers among their reasons."""
     signs: dict[str, list[str]] = {}
-    for cell, text in (*_other_outputs(cells, files, baseline), *_falling_acceptance(cells)):
+    outputs: dict[str, EqualOutputs] = {}
+    for cell, compared, text in _compared_outputs(cells, attempts, baseline):
+        outputs[cell] = compared
+        if text:
+            signs.setdefault(cell, []).append(text)
+    for cell, text in _falling_acceptance(cells):
         signs.setdefault(cell, []).append(text)
-    return [_flagged(cell, signs[cell.cell]) if cell.cell in signs else cell for cell in cells]
+    told = [
+        replace(cell, figures=replace(cell.figures, outputs=outputs[cell.cell]))
+        if cell.figures is not None and cell.cell in outputs
+        else cell
+        for cell in cells
+    ]
+    return [_flagged(cell, signs[cell.cell]) if cell.cell in signs else cell for cell in told]
 
 
 def _flagged(cell: CellResult, texts: Sequence[str]) -> CellResult:
@@ -33,31 +44,46 @@ def _flagged(cell: CellResult, texts: Sequence[str]) -> CellResult:
     return replace(cell, marks=marks, reasons=(*cell.reasons, *texts))
 
 
-def _other_outputs(cells: Sequence[CellResult], files: Files, baseline: str) -> Iterable[tuple[str, str]]:
-    """Greedy decoding only, with the same context: outputs that no request of the baseline gave for that prompt."""
+def _compared_outputs(
+    cells: Sequence[CellResult], attempts: Attempts, baseline: str
+) -> Iterable[tuple[str, EqualOutputs, str]]:
+    """Greedy decoding only, with the same context: outputs that a request of the baseline gave for that prompt.
+
+    Yields:
+        The cell, its count, and what to say where some are not equal.
+    """
     expected: dict[tuple[int, PointKey], dict[str, dict[str, str]]] = {}
     for cell in cells:
         if cell.method == baseline:
             texts = expected.setdefault((cell.tensor_parallel, point_key(cell.point)), {})
-            for record in _succeeded(files[cell.cell]):
-                texts.setdefault(record.prompt, {})[record.text_sha256] = record.text
+            for record in _succeeded(attempts[cell.cell]):
+                variants = texts.setdefault(record.prompt, {})
+                variants[record.text_sha256] = record.text or variants.get(record.text_sha256, "")
     for cell in cells:
         texts = expected.get((cell.tensor_parallel, point_key(cell.point)), {})
         if cell.method == baseline or cell.point.sampling.temperature > 0 or cell.point.turns == "live":
             continue
-        compared = [record for record in _succeeded(files[cell.cell]) if record.prompt in texts]
+        compared = [record for record in _succeeded(attempts[cell.cell]) if record.prompt in texts]
         other = [record for record in compared if record.text_sha256 not in texts[record.prompt]]
+        if not compared:
+            continue
+        text = ""
         if other:
+            told = next((record for record in other if record.text), other[0])
             share = f"{len(compared) - len(other)} of {len(compared)} outputs are equal to {baseline}'s"
-            yield cell.cell, f"{share} under greedy decoding; {_first_difference(other[0], texts[other[0].prompt])}"
+            text = f"{share} under greedy decoding; {_first_difference(told, texts[told.prompt])}"
+        yield cell.cell, EqualOutputs(len(compared) - len(other), len(compared)), text
 
 
-def _succeeded(files: Sequence[AttemptFile]) -> list[RequestRecord]:
-    return [one for file in files for one in file.requests if one.outcome is RequestOutcome.OK and one.text_sha256]
+def _succeeded(attempts: Sequence[ReadAttempt]) -> list[RequestFigures]:
+    done = (one for attempt in attempts for one in attempt.requests if one.outcome is RequestOutcome.OK)
+    return [one for one in done if one.text_sha256]
 
 
-def _first_difference(record: RequestRecord, texts: Mapping[str, str]) -> str:
+def _first_difference(record: RequestFigures, texts: Mapping[str, str]) -> str:
     """Where the output leaves the baseline's that it follows longest."""
+    if not record.text:
+        return f"{record.prompt} differs"
     shared = max(_shared(record.text, text) for text in texts.values())
     return f"{record.prompt} differs from character {shared + 1} on"
 

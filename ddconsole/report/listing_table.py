@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from ddconsole.report.cell_fields import cells_csv
 from ddconsole.report.fragment import Fragment
 from ddconsole.report.grid import LOAD_MODES, Grid, best_cells, grids, point_titles
-from ddconsole.report.latex_text import latex_text
+from ddconsole.report.latex_text import latex_text, prose
 from ddconsole.report.marks import Mark
 from ddconsole.report.number_column import NumberColumn, decimals_for, estimate_column, number_column
 from ddconsole.report.result_set import CellFigures, CellResult, Distribution, ResultSet
+from ddconsole.report.standing import missing_words, sample_words
 from ddconsole.report.statistics import Estimate
 from ddconsole.report.table import (
     PAGE_LINES,
@@ -43,6 +44,8 @@ class _Column:
     """Decimals at most, where the noise decides."""
     is_best_bold: bool = False
     is_percentile: bool = False
+    is_optional: bool = False
+    """Left out where no cell has it."""
 
 
 def _times(of: Callable[[CellFigures], Distribution], over: str, *fractions: float) -> list[_Column]:
@@ -64,6 +67,7 @@ _LOAD_COLUMNS = [
     _Column("per request", "tok/s", lambda one: one.output_rate, 1, has_noise=True, is_best_bold=True),
     _Column("per request", "speed-up", lambda one: one.speed_up, 2, has_noise=True, most=2, is_best_bold=True),
     _Column("server", "tok/s", lambda one: one.server_rate, 1),
+    _Column("good", "requests/s", lambda one: one.goodput, 2, is_optional=True),
     _Column("", r"$\tau$", lambda one: one.acceptance_length, 2),
     *_times(lambda one: one.ttft, "TTFT (ms)", 0.50, 0.90),
 ]
@@ -84,9 +88,10 @@ def concurrency_tables(result: ResultSet) -> Iterator[Fragment]:
                 f"Tensor-parallel size {grid.tensor_parallel}, {latex_text(LOAD_MODES['closed-loop'])}. "
                 "Tokens a second of one request (median, with its noise), speed-up of that median over "
                 f"{latex_text(result.baseline, breakable=True)} at the same concurrency, tokens a second of the server "
-                "(all output tokens over the wall time), acceptance length $\\tau$, time to first "
-                "token, and requests ($n$). "
-                f"Bold: the highest rate per request at a concurrency, and all that overlap with it. {_LEFT_OUT}"
+                "(all output tokens over the wall time), requests a second within the plan's limits where it has any, "
+                "acceptance length $\\tau$, time to first token, and requests ($n$). "
+                "Bold: the highest rate per request at a concurrency, and all that overlap with it. "
+                f"{sample_words(grid.shown())} {prose(missing_words(grid.shown()))} {_LEFT_OUT}"
             )
             yield _listing(result, grid, f"tab-concurrency-{grid.suffix}", _LOAD_COLUMNS, caption)
 
@@ -100,14 +105,18 @@ def latency_tables(result: ResultSet) -> Iterator[Fragment]:
                 f"Tensor-parallel size {grid.tensor_parallel}, {latex_text(mode)}. TTFT: request sent to first chunk "
                 "with text. TPOT: (last $-$ first) / ($n - 1$) of a request. Chunk gap: median time between chunks "
                 "with text; a chunk may hold several tokens. Step time: acceptance length over output rate. "
-                f"{_LEFT_OUT}"
+                f"{sample_words(grid.shown())} {prose(missing_words(grid.shown()))} {_LEFT_OUT}"
             )
             yield _listing(result, grid, f"tab-latency-{grid.kind}-{grid.suffix}", _LATENCY_COLUMNS, caption)
 
 
 def _listing(result: ResultSet, grid: Grid, name: str, wanted: Sequence[_Column], caption: str) -> Fragment:
     shown = [cell.figures for cell in grid.shown() if cell.figures]
-    columns = [one for one in wanted if not one.is_percentile or any(one.part(it) is not None for it in shown)]
+    columns = [
+        one
+        for one in wanted
+        if not (one.is_percentile or one.is_optional) or any(one.part(figures) is not None for figures in shown)
+    ]
     numbers = [_numbers(grid, column) for column in columns]
     specs = [method_column(grid.methods)]
     for column, number in zip(columns, numbers, strict=True):
@@ -166,7 +175,7 @@ def _rows(cells: Sequence[CellResult], columns: Sequence[_Column], numbers: Sequ
     for cell in cells:
         if cell.figures is None:
             gap = rf"\multicolumn{{{width}}}{{c}}{{{mark_text(cell.missing_mark)}}}"
-            rows.append(row_text([method_text(cell.method), gap, "", ""]))
+            rows.append(row_text([method_text(cell.method), gap, "", ""], of=[cell]))
             continue
         texts = [method_text(cell.method)]
         for column, number in zip(columns, numbers, strict=True):
@@ -175,7 +184,7 @@ def _rows(cells: Sequence[CellResult], columns: Sequence[_Column], numbers: Sequ
         if cell.figures.succeeded < cell.figures.requests:
             count += f"/{cell.figures.requests}"
         marks = ",".join(mark.sign for mark in beside_figure(cell))
-        rows.append(row_text([*texts, count, rf"{{\scriptsize {marks}}}" if marks else ""]))
+        rows.append(row_text([*texts, count, rf"{{\scriptsize {marks}}}" if marks else ""], of=[cell]))
     return rows
 
 

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 
 from ddconsole.report.cell_fields import cells_csv
 from ddconsole.report.fragment import Fragment
-from ddconsole.report.grid import LOAD_MODES, Grid, best_cells, grids, point_titles, sample_sizes
-from ddconsole.report.latex_text import latex_text
+from ddconsole.report.grid import LOAD_MODES, Grid, best_cells, grids, point_titles
+from ddconsole.report.latex_text import latex_text, prose
 from ddconsole.report.marks import Mark
 from ddconsole.report.number_column import NumberColumn, decimals_for, estimate_column, number_column
 from ddconsole.report.result_set import ResultSet
+from ddconsole.report.standing import missing_words, sample_words
 from ddconsole.report.statistics import Sureness
 from ddconsole.report.table import (
     PAGE_LINES,
@@ -99,9 +100,10 @@ def _rows(
         noises.append(_small(rates.noise(rate) + raised(beside_figure(cell))))
         noises.append(_small(speed_ups.noise(speed_up)))
         noises.append("{}")
+    shown = [cell for point in grid.points if (cell := grid.at(method, point)) is not None]
     if not any(noise.strip("{}") for noise in noises):
-        return [row_text(values)]
-    return [row_text(values, "-0.4ex"), row_text(noises, "0.3ex" if method != grid.methods[-1] else "")]
+        return [row_text(values, of=shown)]
+    return [row_text(values, "-0.4ex", shown), row_text(noises, "0.3ex" if method != grid.methods[-1] else "")]
 
 
 def _caption(result: ResultSet, grid: Grid) -> str:
@@ -118,7 +120,7 @@ def _caption(result: ResultSet, grid: Grid) -> str:
         f"speed-up of that median over {latex_text(result.baseline, breakable=True)} at the same size and workload, "
         "and acceptance length $\\tau$ (bonus token included). "
         "Bold: the highest rate, and all that overlap with it. "
-        f"{sample_sizes(grid)}"
+        f"{sample_words(grid.shown())} {prose(missing_words(grid.shown()))}"
     )
 
 

@@ -61,7 +61,10 @@ def _exclusions(result: ResultSet, rows: Sequence[tuple[str, list[CellResult], s
         name="tab-exclusions" + (f"-{part}" if part > 1 else ""),
         tex=table_tex(result, specs, head, [RowGroup("", texts)]),
         csv=csv,
-        caption="What is left out of the tables, and what stands in them but is flagged.",
+        caption=(
+            "What is left out of the tables and figures, and what stands in them but is flagged. "
+            "Attempts: of any outcome."
+        ),
         marks=frozenset(mark for cell in shown if cell.figures is None for mark in cell.marks),
     )
 

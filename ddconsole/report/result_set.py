@@ -14,6 +14,7 @@ from ddconsole.core.records import Acceptance
 from ddconsole.core.states import CellPhase
 from ddconsole.core.sweep import Deployment, WorkloadPoint, to_json
 from ddconsole.report.comparability import Difference
+from ddconsole.report.hardware_figures import HardwareFigures
 from ddconsole.report.marks import Mark
 from ddconsole.report.statistics import Estimate
 
@@ -31,6 +32,7 @@ class CountedAttempt:
     ended_at: float
     summary: Summary
     flags: tuple[str, ...]
+    hardware: HardwareFigures | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,34 @@ class Distribution:
     def at(self, fraction: float) -> float | None:
         """One of `PERCENTILES`."""
         return self.percentiles[PERCENTILES.index(fraction)]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFigures:
+    """One turn of a conversation, over all its counted attempts."""
+
+    turn: int
+    """From 1."""
+    requests: int
+    context: float | None
+    """Prompt tokens, all earlier turns included; median."""
+    output_rate: Estimate | None
+    ttft: Estimate | None
+    """Seconds; median."""
+    acceptance: Acceptance | None
+
+
+@dataclass(frozen=True, slots=True)
+class EqualOutputs:
+    """How many outputs are those of the baseline, under greedy decoding and with the same context."""
+
+    equal: int
+    compared: int
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1."""
+        return self.equal / self.compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +110,29 @@ class CellFigures:
     """Against the baseline's median at the same tensor-parallel size and workload point."""
     branches: bool | None = None
     """Whether the build's own log shows a tree that branches; None where it does not tell."""
+    outputs: EqualOutputs | None = None
+    """None where outputs are not compared: the baseline itself, sampling, live turns, no baseline."""
+    turns: tuple[TurnFigures, ...] = ()
+    """Of a conversation."""
+    request_acceptance: tuple[float, ...] = ()
+    """The acceptance length of each request whose engine told it."""
+
+    @property
+    def energy_per_token(self) -> float | None:
+        """Joules of all GPUs for one output token; None unless every attempt's energy is known."""
+        known = [one.hardware.energy for one in self.attempts if one.hardware and one.hardware.energy is not None]
+        return sum(known) / self.output_tokens if len(known) == len(self.attempts) and self.output_tokens else None
+
+    @property
+    def energy_from(self) -> str:
+        """`counter` or `mean power`, the less exact one of its attempts; empty where the energy is not known."""
+        return max((one.hardware.energy_from for one in self.attempts if one.hardware), default="")
+
+    @property
+    def numa_nodes(self) -> tuple[int, ...] | None:
+        """The NUMA nodes of its GPUs; None where they are not known."""
+        told = [one.hardware.numa_nodes for one in self.attempts if one.hardware]
+        return next((one for one in told if one is not None), None)
 
     @property
     def acceptance_length(self) -> float | None:

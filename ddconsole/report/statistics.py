@@ -10,19 +10,42 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ddconsole.core.figures import percentile
-from ddconsole.core.records import RequestOutcome, RequestRecord
+from ddconsole.core.records import RequestOutcome
 from ddconsole.report.launch_interval import interval_of, interval_of_ratio
 
 LAUNCHES_FOR_AN_INTERVAL = 3
 
 PERCENTILE_FLOORS = ((0.99, 662), (0.95, 130), (0.90, 64), (0.50, 11))
 """Requests that a percentile needs at least: MLPerf's floors at a confidence of 0.99 (facts: reporting)."""
+
+
+class Measured(Protocol):
+    """A request, as a record or as the figures of one."""
+
+    @property
+    def index(self) -> int:
+        """Order of sending."""
+
+    @property
+    def repetition(self) -> int:
+        """Within the attempt."""
+
+    @property
+    def prompt(self) -> str:
+        """Name of the prompt."""
+
+    @property
+    def outcome(self) -> RequestOutcome:
+        """Only `ok` counts."""
+
+
+R = TypeVar("R", bound=Measured)
 
 Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
@@ -51,6 +74,11 @@ class Estimate:
     def half_width(self) -> float | None:
         """Half the distance between `low` and `high`."""
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+    def times(self, factor: float) -> "Estimate":
+        """The same in another unit."""
+        low, high = (None if one is None else one * factor for one in (self.low, self.high))
+        return Estimate(self.value * factor, low, high, self.sureness)
 
     def overlaps(self, other: "Estimate") -> bool:
         """Whether the two ranges have a value in common; a figure without a range is its value alone."""
@@ -91,9 +119,7 @@ class Observations:
         return Observations(self.values[:, :, places], self.repetitions, tuple(keys))
 
 
-def observe(
-    launches: Mapping[int, Iterable[Iterable[RequestRecord]]], figure: Callable[[RequestRecord], float | None]
-) -> Observations | None:
+def observe(launches: Mapping[int, Iterable[Iterable[R]]], figure: Callable[[R], float | None]) -> Observations | None:
     """Take one figure from the requests that succeeded; None where none has it.
 
     Args:
@@ -151,9 +177,7 @@ def certified_percentile(values: Sequence[float], fraction: float) -> float | No
     return percentile(values, fraction) if len(values) >= needed else None
 
 
-def _by_repetition(
-    records: Iterable[RequestRecord], figure: Callable[[RequestRecord], float | None]
-) -> list[dict[tuple[str, int], float]]:
+def _by_repetition(records: Iterable[R], figure: Callable[[R], float | None]) -> list[dict[tuple[str, int], float]]:
     found: dict[int, dict[tuple[str, int], float]] = {}
     seen: dict[tuple[int, str], int] = {}
     for record in sorted(records, key=lambda one: one.index):

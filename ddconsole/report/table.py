@@ -1,11 +1,11 @@
 """A table's frame: what all tables share."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ddconsole.report.fragment import SIMULATED_LINE, fill, header
-from ddconsole.report.latex_text import folded, latex_text
+from ddconsole.report.latex_text import comment_text, folded, latex_text
 from ddconsole.report.marks import Mark
 from ddconsole.report.result_set import CellResult, ResultSet
 
@@ -46,9 +46,10 @@ def table_tex(result: ResultSet, specs: Sequence[str], head: Sequence[str], grou
     )
 
 
-def row_text(cells: Sequence[str], gap: str = "") -> str:
-    """One row with its end, and a gap below it such as `0.4ex`."""
-    return " & ".join(cells) + r" \\" + (f"[{gap}]" if gap else "")
+def row_text(cells: Sequence[str], gap: str = "", of: Iterable[CellResult] = ()) -> str:
+    """One row with its end, a gap below it such as `0.4ex`, and in a comment the cells that its figures are of."""
+    names = comment_text(" ".join(cell.cell for cell in of))
+    return " & ".join(cells) + r" \\" + (f"[{gap}]" if gap else "") + (f" % {names}" if names else "")
 
 
 def mark_text(mark: Mark) -> str:

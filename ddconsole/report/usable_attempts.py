@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ddconsole.core.attempt_file import AttemptFile
 from ddconsole.core.run_state import CellRow, RunState
 from ddconsole.core.states import Blocked, CellPhase, Failed, Interrupted, Pruned, Skipped, Stopped, Unfit
 from ddconsole.core.sweep import Deployment
 from ddconsole.report.attempt_reader import AttemptLoader, AttemptUnavailable
-from ddconsole.report.cell_figures import counted_attempt
-from ddconsole.report.comparability import Environment, common_environment, environment_of
+from ddconsole.report.comparability import Environment, common_environment
+from ddconsole.report.read_attempt import ReadAttempt, Reader
 from ddconsole.report.result_set import CountedAttempt
 
 FAILURE_LIMIT = 0.01
@@ -25,52 +24,67 @@ Not pruned ones: what a canary measured in the rounds before is what decided.
 
 @dataclass(slots=True)
 class UsableAttempts:
-    """One cell with the attempts that count, in step, and what is to be said of them."""
+    """One cell with the attempts that count, and what is to be said of them."""
 
     row: CellRow
     deployment: Deployment
-    files: list[AttemptFile] = field(default_factory=list)
-    counted: list[CountedAttempt] = field(default_factory=list)
+    attempts: list[ReadAttempt] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     """Why it has no figures, or fewer, or which are disturbed."""
     warnings: list[str] = field(default_factory=list)
     """Of those, what the exporting person should look at."""
     flagged: bool = False
 
+    @property
+    def counted(self) -> list[CountedAttempt]:
+        """The attempts' figures."""
+        return [one.counted for one in self.attempts]
+
 
 def usable_attempts(state: RunState, load: AttemptLoader) -> list[UsableAttempts]:
     """Every cell of the run, in its order, with the attempts that may stand in one table."""
     limit = float(state.created.protocol.get("failure_limit", FAILURE_LIMIT)) if state.created else FAILURE_LIMIT
-    found = [_gathered(row, state.deployments[row.cell.deployment], load, limit) for row in state.cells.values()]
-    common = common_environment(environment_of(file) for cell in found for file in cell.files)
+    reader = Reader()
+    by_cell: dict[str, UsableAttempts] = {}
+    for row in _baseline_first(state):
+        by_cell[row.cell.id] = _gathered(row, state, load, limit, reader)
+    found = [by_cell[name] for name in state.cells]
+    common = common_environment(one.environment for cell in found for one in cell.attempts)
     if common is not None:
         for cell in found:
             _refuse_others(cell, common)
     return found
 
 
-def _gathered(row: CellRow, deployment: Deployment, load: AttemptLoader, limit: float) -> UsableAttempts:
-    found = UsableAttempts(row, deployment, reasons=_reasons_of_state(row))
+def _baseline_first(state: RunState) -> Sequence[CellRow]:
+    return sorted(state.cells.values(), key=lambda row: not _is_baseline(state, row))
+
+
+def _is_baseline(state: RunState, row: CellRow) -> bool:
+    return state.created is not None and state.deployments[row.cell.deployment].method == state.created.baseline
+
+
+def _gathered(row: CellRow, state: RunState, load: AttemptLoader, limit: float, reader: Reader) -> UsableAttempts:
+    found = UsableAttempts(row, state.deployments[row.cell.deployment], reasons=_reasons_of_state(row))
     if row.state.phase in _LEFT_OUT:
         return found
     for attempt in row.done_attempts():
         try:
-            file = load(row.cell.id, attempt.number)
+            read = reader.take(load(row.cell.id, attempt.number), is_baseline=_is_baseline(state, row))
         except AttemptUnavailable as problem:
             _warn(found, f"attempt {attempt.number} cannot be used: {problem}")
             continue
-        counted = counted_attempt(file)
-        refused = _refusal(file, counted, limit)
+        counted = read.counted
+        refused = _refusal(read, limit)
         if refused:
             _warn(found, f"attempt {attempt.number} is in no figure: {refused}")
             continue
-        found.files.append(file)
-        found.counted.append(counted)
-        found.reasons.extend(f"attempt {file.attempt}: {flag}" for flag in file.flags)
+        found.attempts.append(read)
+        found.reasons.extend(f"attempt {counted.number}: {flag}" for flag in counted.flags)
         contradictions = _contradictions(counted, attempt.figures)
         for text in contradictions:
-            _warn(found, f"attempt {file.attempt}: {text}")
-        found.flagged = found.flagged or bool(contradictions) or bool(file.flags)
+            _warn(found, f"attempt {counted.number}: {text}")
+        found.flagged = found.flagged or bool(contradictions) or bool(counted.flags)
     return found
 
 
@@ -79,10 +93,10 @@ def _warn(found: UsableAttempts, text: str) -> None:
     found.warnings.append(text)
 
 
-def _refusal(file: AttemptFile, counted: CountedAttempt, limit: float) -> str:
-    if file.outcome != "done":
-        return f"its file says {file.outcome}, the journal says done"
-    summary = counted.summary
+def _refusal(read: ReadAttempt, limit: float) -> str:
+    if read.outcome != "done":
+        return f"its file says {read.outcome}, the journal says done"
+    summary = read.counted.summary
     if summary.succeeded == 0:
         return "no request succeeded"
     if summary.failed > limit * summary.requests:
@@ -104,13 +118,13 @@ def _contradictions(counted: CountedAttempt, journal: Mapping[str, Any]) -> Sequ
 
 def _refuse_others(cell: UsableAttempts, common: Environment) -> None:
     kept = []
-    for file, counted in zip(cell.files, cell.counted, strict=True):
-        difference = environment_of(file).difference(common)
+    for one in cell.attempts:
+        difference = one.environment.difference(common) if one.environment != common else ""
         if difference:
-            _warn(cell, f"attempt {file.attempt} does not compare with the others: {difference}")
+            _warn(cell, f"attempt {one.counted.number} does not compare with the others: {difference}")
         else:
-            kept.append((file, counted))
-    cell.files, cell.counted = [file for file, _ in kept], [counted for _, counted in kept]
+            kept.append(one)
+    cell.attempts = kept
 
 
 def _reasons_of_state(row: CellRow) -> list[str]:

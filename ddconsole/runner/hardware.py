@@ -44,7 +44,7 @@ def samples_between(path: Path, began: float, ended: float) -> list[HostState]:
 def hardware_record(
     samples: Sequence[HostState], gpus: Sequence[int], seconds: float, own: Collection[int] = ()
 ) -> dict[str, Any]:
-    """Per GPU of the deployment: mean and lowest clock, mean power, energy, link, throttling, foreign processes.
+    """Per GPU of the deployment: clock, power, energy, temperature, NUMA node, link, throttling, foreign processes.
 
     Empty without samples.
 
@@ -123,8 +123,14 @@ def _gpu_record(states: Sequence[GpuState], seconds: float) -> dict[str, Any]:
     record: dict[str, Any] = {}
     if clocks:
         record["sm_clock_mean"], record["sm_clock_min"] = statistics.fmean(clocks), min(clocks)
+    temperatures = _values(state.temperature for state in states)
     if power:
         record["power_mean"] = statistics.fmean(power)
+    if temperatures:
+        record["temperature_mean"], record["temperature_max"] = statistics.fmean(temperatures), max(temperatures)
+    nodes = _values(state.numa_node for state in states)
+    if nodes and nodes[-1] >= 0:
+        record["numa_node"] = int(nodes[-1])
     record |= _energy(states, seconds)
     for name in ("power_capped", "thermally_slowed", "thermally_slowed_by_hardware", "power_braked"):
         moved = _growth([getattr(state, name) for state in states])

@@ -52,9 +52,9 @@ def test_names_are_plain_files_are_ascii_and_the_manifest_holds(small: SampleRun
     for name, digest in listed.items():
         raw = (tmp_path / name).read_bytes()
         assert hashlib.sha256(raw).hexdigest() == digest
-        assert re.fullmatch(r"[a-z0-9-]+\.(tex|csv|jsonl)", name)
+        assert re.fullmatch(r"[a-z0-9-]+\.(tex|csv|jsonl|py)", name)
         assert raw.isascii() or name.endswith(("csv", "jsonl"))
-        if name.endswith(".tex") and name != "ddconsole-preamble.tex":
+        if name.endswith(".tex") and not name.startswith("ddconsole-"):
             head = raw.decode().splitlines()[:4]
             assert head[0].startswith("% ddconsole ")
             assert head[1] == "% plan sha256 " + "5e" * 32

@@ -1,13 +1,10 @@
 import re
-import subprocess
 import unicodedata
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddconsole.report.compile_pdf import compile_pdf
 from ddconsole.report.latex_text import (
     LONGEST_TEXT,
     NotANumber,
@@ -19,9 +16,6 @@ from ddconsole.report.latex_text import (
     macro_letters,
     number_text,
 )
-from tests.report.hostile_names import dataset_of_names
-
-PREAMBLE = Path(__file__).parents[2] / "ddconsole/report/templates/ddconsole-preamble.tex"
 
 
 @given(st.text())
@@ -104,30 +98,3 @@ def test_the_number_gate_refuses(value: float) -> None:
 
 def test_the_number_gate_lets_through() -> None:
     assert [number_text(value, 1) for value in (1234.56, -0.04, 0, -3.14)] == ["1234.6", "0.0", "0.0", "-3.1"]
-
-
-@pytest.mark.tex
-@pytest.mark.parametrize("breakable", [False, True])
-def test_hostile_names_compile_and_read_as_folded(tmp_path: Path, *, breakable: bool) -> None:
-    names = dataset_of_names()
-    lines = "".join(
-        f"B{number}B {latex_text(name, breakable=breakable)} E{number}E\\par\n" for number, name in enumerate(names)
-    )
-    table = "".join(
-        f"x & {latex_text(name)} \\\\\n{latex_text(name)} & y \\\\\n" for name in names[:40] if len(name) < 60
-    )
-    (tmp_path / "ddconsole-preamble.tex").write_bytes(PREAMBLE.read_bytes())
-    (tmp_path / "main.tex").write_text(
-        "\\documentclass{article}\\input{ddconsole-preamble}\\usepackage[paperwidth=180cm,margin=1cm]{geometry}"
-        f"\\begin{{document}}\n{lines}\n\\clearpage\\begin{{tabular}}{{ll}}{table}\\end{{tabular}}\\end{{document}}",
-        encoding="ascii",
-    )
-    compiled = compile_pdf(tmp_path, lambda _: None)
-    assert compiled.reason == ""
-    text = subprocess.run(
-        ["pdftotext", "-enc", "UTF-8", tmp_path / "main.pdf", "-"], capture_output=True, check=True, text=True
-    ).stdout
-    for number, name in enumerate(names):
-        found = re.search(rf"B{number}B(.*?)E{number}E", text, re.DOTALL)
-        assert found is not None, name
-        assert "".join(found[1].split()) == "".join(folded(name).split()), name

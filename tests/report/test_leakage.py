@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from ddconsole.core.attempt_file import AttemptFile
 from ddconsole.core.records import RequestRecord
 from ddconsole.core.sweep import Sampling
 from ddconsole.report.attempt_reader import attempts_in_memory
 from ddconsole.report.collect import result_set
 from ddconsole.report.leakage import with_leakage
 from ddconsole.report.marks import Mark
+from ddconsole.report.read_attempt import ReadAttempt, read_attempt
 from ddconsole.report.result_set import CellResult
 from tests.report.sample_runs import SampleRun
 
@@ -17,11 +17,11 @@ from tests.report.sample_runs import SampleRun
 def cells_with(sample: SampleRun, change: Callable[[RequestRecord, str], RequestRecord]) -> list[CellResult]:
     """The sample's cells with their records changed; `change` is told the method."""
     result = result_set(sample.state, attempts_in_memory(sample.attempts))
-    files: dict[str, list[AttemptFile]] = {cell.cell: [] for cell in result.cells}
+    files: dict[str, list[ReadAttempt]] = {cell.cell: [] for cell in result.cells}
     methods = {cell.cell: cell.method for cell in result.cells}
     for (name, _), file in sample.attempts.items():
         requests = tuple(change(one, methods[name]) for one in file.requests)
-        files[name].append(replace(file, requests=requests))
+        files[name].append(read_attempt(replace(file, requests=requests)))
     plain = [replace(cell, marks=(), reasons=()) for cell in result.cells]
     return with_leakage(plain, files, "ar")
 
@@ -53,10 +53,10 @@ def test_sampled_outputs_are_not_compared(ct200: SampleRun) -> None:
     result = result_set(ct200.state, attempts_in_memory(ct200.attempts))
     warm = Sampling(temperature=0.7)
     cells = [replace(one, point=replace(one.point, sampling=warm), marks=(), reasons=()) for one in result.cells]
-    files: dict[str, list[AttemptFile]] = {cell.cell: [] for cell in cells}
+    files: dict[str, list[ReadAttempt]] = {cell.cell: [] for cell in cells}
     for (name, _), file in ct200.attempts.items():
         method = next(cell.method for cell in cells if cell.cell == name)
-        files[name].append(replace(file, requests=tuple(other(one, method) for one in file.requests)))
+        files[name].append(read_attempt(replace(file, requests=tuple(other(one, method) for one in file.requests))))
     assert all(cell.marks == () for cell in with_leakage(cells, files, "ar"))
 
 
