@@ -28,8 +28,6 @@ from ddconsole.report.turn_table import turn_tables
 MANIFEST = "MANIFEST.sha256"
 _OURS = re.compile(r"([a-z0-9-]+)\.(tex|csv|jsonl|py)")
 _HERE = Path(__file__).parent
-_AS_THEY_ARE = ("templates/ddconsole-preamble.tex", "templates/ddconsole-style.tex", "recompute.py")
-"""Files that are the same in every export."""
 
 
 class ExportFailed(Exception):

@@ -386,7 +386,7 @@ def rows_of(path: Path) -> Iterator[tuple[list[str], list[str], bool]]:
         found = re.search(r"\s*\\\\(?:\[[^]]*\])?(?: % (?P<cells>[ -~]+))?$", line)
         if not found or " & " not in line:
             continue
-        texts = [one.strip() for one in re.split(r"(?:^|\s)&\s", line[: found.start()].lstrip())]
+        texts = [one.strip() for one in re.split(r"(?:^|\s)&(?:\s|$)", line[: found.start()].lstrip())]
         names = found["cells"].split() if found["cells"] else names
         yield names, texts, bool(found["cells"])
 
@@ -401,7 +401,7 @@ def check(where: str, text: str, value: float | None) -> None:
     shown = text.replace(r"\bfseries", "").strip().strip("{}").strip()
     CHECKED[0] += 1
     if value is None:
-        if shown not in ("", "--", r"\textdagger{"):
+        if shown not in ("", "--", r"\textdagger"):
             WRONG.append(f"{where}: typeset {shown}, there is no such number")
         return
     if not re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", shown):
@@ -563,7 +563,9 @@ def ratio(above: float | None, below: float | None) -> float | None:
 def listed_columns(path: Path) -> list[str]:
     """Each column's title, the spanner's before its own; the column of a figure's noise says so."""
     lines = [line for line in title_of(path).splitlines() if " & " in line]
-    over, names = ([one.strip() for one in line.rstrip("\\ ").split(" & ")] for line in (lines[0], lines[-1]))
+    over, names = (
+        [one.strip() for one in line.strip().removesuffix(r"\\").split("&")] for line in (lines[0], lines[-1])
+    )
     spanners: list[str] = []
     for text in over:
         span = re.match(r"\\multicolumn\{(\d+)\}\{c\}\{(.*)\}$", text)

@@ -46,9 +46,9 @@ def table_tex(result: ResultSet, specs: Sequence[str], head: Sequence[str], grou
     )
 
 
-def row_text(cells: Sequence[str], gap: str = "", of: Iterable[CellResult] = ()) -> str:
+def row_text(cells: Sequence[str], gap: str = "", of: Iterable[CellResult] | None = None) -> str:
     """One row with its end, a gap below it such as `0.4ex`, and in a comment the cells that its figures are of."""
-    names = comment_text(" ".join(cell.cell for cell in of))
+    names = "" if of is None else comment_text(" ".join(cell.cell for cell in of)) or "none"
     return " & ".join(cells) + r" \\" + (f"[{gap}]" if gap else "") + (f" % {names}" if names else "")
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from ddconsole.report.compile_pdf import compile_pdf
+from ddconsole.report.export import preamble_text
 from ddconsole.report.latex_text import folded, latex_text, number_text
 from tests.report.hostile_names import dataset_of_names
 
-TEMPLATES = Path(__file__).parents[2] / "ddconsole/report/templates"
 BATCH = 1000
 
 
@@ -34,8 +34,7 @@ def read_back(folder: Path, tool: str, names: Sequence[str], values: Sequence[st
         f"x & {latex_text(name)} \\\\\n{latex_text(name)} & y \\\\\n" for name in names[:40] if len(name) < 60
     )
     numbers = "".join(f"V{number}V & {value} & W{number}W \\\\\n" for number, value in enumerate(values))
-    for path in TEMPLATES.glob("ddconsole-*.tex"):
-        (folder / path.name).write_bytes(path.read_bytes())
+    (folder / "ddconsole-preamble.tex").write_text(preamble_text(), encoding="ascii")
     (folder / "main.tex").write_text(
         "\\documentclass{article}\\input{ddconsole-preamble}\\usepackage{longtable}"
         "\\usepackage[paperwidth=180cm,margin=1cm]{geometry}"
