@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from ddconsole.core.figures import Summary
@@ -217,6 +218,7 @@ class ResultSet:
 PointKey = tuple[str, str, str, int, int, str, str, str]
 
 
+@lru_cache(maxsize=8192)
 def point_key(point: WorkloadPoint) -> PointKey:
     """What makes two workload points the same for a comparison; repetitions do not, they are counted apart."""
     sampling = canonical(to_json(point.sampling))
