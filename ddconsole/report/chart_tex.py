@@ -211,7 +211,7 @@ def _lines(panel: Panel) -> Iterator[dict[str, object]]:
             if is_known and panel.shape is Shape.LINE and len(segment) > 1:
                 yield {
                     "style": f"{_style(curve)},no marks",
-                    "coordinates": [_coordinate(point) for point in segment],
+                    "coordinates": [f"({_number(one.x)},{_number(one.y.value)})" for one in segment if one.y],
                     "bars": False,
                 }
         if curve.role is Role.FRONTIER:

@@ -12,8 +12,8 @@ from pathlib import Path
 DEBIAN_PACKAGES = "texlive-latex-recommended texlive-pictures texlive-science lmodern"
 """What Debian and Ubuntu need for the document."""
 
-DEADLINE = 120.0
-"""Seconds of one TeX run: a large document takes two."""
+DEADLINE = 300.0
+"""Seconds of one TeX run: pgfplots takes a quarter of a second for each panel, and a large run has hundreds."""
 
 _PACKAGE_OF_FILE = {
     "siunitx.sty": "texlive-science",
@@ -34,6 +34,7 @@ _OVERFULL = re.compile(
     r"^Overfull \\(?P<box>[hv])box \((?P<points>[0-9.]+)pt too (?P<way>wide|high)\)(?P<where>.*)$", re.MULTILINE
 )
 
+_ASKS_FOR_ANOTHER = re.compile(r"^(LaTeX|Package \S+) Warning: .*Rerun ", re.MULTILINE | re.IGNORECASE)
 _TOO_LONG = re.compile(r"Float too large for page by ([0-9.]+)pt")
 
 
@@ -56,7 +57,7 @@ def compile_pdf(
     deadline: float = DEADLINE,
     tool: str = "",
 ) -> Compiled:
-    """Compile `<document>.tex` in `folder`, twice, without shell escape.
+    """Compile `<document>.tex` in `folder` without shell escape, and once more where LaTeX asks for it.
 
     Args:
         folder: where the document and its fragments are; TeX writes only here. The log stays when there is no PDF.
@@ -81,6 +82,8 @@ def compile_pdf(
         text = _read(log)
         if problem is not None:
             return Compiled(None, f"{tool} {problem}: {error_sentence(text)}")
+        if not _ASKS_FOR_ANOTHER.search(text):
+            break
     if not pdf.is_file():
         return Compiled(None, f"{tool} ended without a PDF: {error_sentence(text)}")
     for end in (".aux", ".log"):

@@ -50,7 +50,9 @@ RunSource = Path | tuple[RunState, AttemptLoader]
 """A run directory, or a run's state with a loader for its attempt files."""
 
 
-def export_run(source: RunSource, to: Path, progress: Callable[[str], None], *, make_pdf: bool = True) -> ExportReport:
+def export_run(
+    source: RunSource, to: Path, progress: Callable[[str], None], *, make_pdf: bool = True, tool: str = ""
+) -> ExportReport:
     """Write all tables, figures, twins and the document of a run into `to`, and compile it where TeX is there.
 
     The same results give the same bytes. Files of an earlier export that are not made any more are removed, if nobody
@@ -61,6 +63,7 @@ def export_run(source: RunSource, to: Path, progress: Callable[[str], None], *, 
         to: a folder, made if need be.
         progress: is told what is being done, one short line at a time.
         make_pdf: compile the document.
+        tool: the TeX that compiles it, as `compile_pdf` takes it.
 
     Raises:
         RunUnreadable: the run directory holds no readable run.
@@ -83,7 +86,7 @@ def export_run(source: RunSource, to: Path, progress: Callable[[str], None], *, 
     warnings.extend(_lost(result))
     if not make_pdf:
         return ExportReport(files, tuple(warnings), None, "not asked for")
-    compiled = compile_pdf(to, progress, data_time=result.data_time)
+    compiled = compile_pdf(to, progress, data_time=result.data_time, tool=tool)
     return ExportReport(files, (*warnings, *compiled.warnings), compiled.pdf, compiled.reason)
 
 

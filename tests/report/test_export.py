@@ -89,17 +89,28 @@ def test_jsonl_has_one_line_a_cell(small_results: ResultSet) -> None:
 
 
 @pytest.mark.tex
-@pytest.mark.parametrize("which", ["small", "ct200", "ct200-one-launch"])
-def test_both_documents_compile_without_a_box_that_sticks_out(
-    which: str, small: SampleRun, ct200: SampleRun, tmp_path: Path
+@pytest.mark.parametrize(
+    ("which", "tool"),
+    [
+        ("small", "pdflatex"),
+        ("small", "lualatex"),
+        ("ct200-tp1", "pdflatex"),
+        pytest.param("ct200", "pdflatex", marks=[pytest.mark.trial, pytest.mark.timeout(600)]),
+        pytest.param("ct200", "lualatex", marks=[pytest.mark.trial, pytest.mark.timeout(600)]),
+        pytest.param("ct200-one-launch", "lualatex", marks=[pytest.mark.trial, pytest.mark.timeout(600)]),
+    ],
+)
+def test_documents_compile_without_a_box_that_sticks_out(
+    which: str, tool: str, small: SampleRun, ct200: SampleRun, tmp_path: Path
 ) -> None:
-    sample = {"small": small, "ct200": ct200}.get(which) or ct200_run(launches=1)
+    others = {"small": small, "ct200": ct200}
+    sample = others.get(which) or ct200_run(launches=1, parallel=(1,) if which == "ct200-tp1" else (1, 4, 8))
     told: list[str] = []
-    report = export_run((sample.state, attempts_in_memory(sample.attempts)), tmp_path, told.append)
+    report = export_run((sample.state, attempts_in_memory(sample.attempts)), tmp_path, told.append, tool=tool)
     assert report.pdf_reason == ""
     assert report.warnings == ()
     assert report.pdf == tmp_path / "main.pdf"
-    assert told[-2:] == ["pdflatex, run 1", "pdflatex, run 2"]
+    assert told[-1] == f"{tool}, run 1"
     pages = pages_of(report.pdf)
     assert len(pages) >= 6
     simulated = which != "small"
@@ -301,3 +312,14 @@ def test_tex_cannot_read_outside_and_has_no_shell(tmp_path: Path) -> None:
     compiled = compile_pdf(folder, lambda _: None)
     assert compiled.pdf is None
     assert not (folder / "made").exists()
+
+
+@pytest.mark.tex
+def test_a_style_of_ones_own_changes_the_figures_and_outlives_an_export(small: SampleRun, tmp_path: Path) -> None:
+    source = (small.state, attempts_in_memory(small.attempts))
+    style = tmp_path / "ddconsole-own-style.tex"
+    style.write_text("\\pgfplotsset{ddc axis/.append style={xlabel={OWNSTYLE}}}\n")
+    report = export_run(source, tmp_path, lambda _: None)
+    assert report.pdf is not None
+    assert "OWNSTYLE" in "".join(pages_of(report.pdf))
+    assert style.exists()
