@@ -60,6 +60,12 @@ def test_a_counter_that_spans_less_than_half_of_the_cell_does_not_stand_for_it()
     assert record(*states, seconds=6.0)["energy_from"] == "counter"
 
 
+def test_temperature_is_the_mean_and_the_highest_and_the_node_is_the_last_told() -> None:
+    told = record(gpu(1, temperature=60, numa_node=1), gpu(2, temperature=70, numa_node=1), seconds=2.0)
+    assert (told["temperature_mean"], told["temperature_max"], told["numa_node"]) == (65.0, 70.0, 1)
+    assert "numa_node" not in record(gpu(1, numa_node=-1), seconds=2.0)
+
+
 def test_no_reading_gives_no_figure() -> None:
     assert "energy_joules" not in record(gpu(1), gpu(2), seconds=2.0)
     assert "thermally_slowed_seconds" not in record(gpu(1), gpu(2), seconds=2.0)
