@@ -7,13 +7,11 @@ from typing import TypeAlias
 import numpy as np
 
 from ddconsole.compare.facts import RunFiles, Section, flat_arguments, sections_of
-from ddconsole.core.figures import end_to_end, output_rate, time_to_first_token
-from ddconsole.core.records import RequestRecord
 from ddconsole.core.run_state import RunState
 from ddconsole.core.states import CellPhase
 from ddconsole.core.sweep import Deployment, WorkloadPoint
 from ddconsole.report.attempt_reader import AttemptLoader
-from ddconsole.report.comparability import environment_of
+from ddconsole.report.read_attempt import RequestFigures
 from ddconsole.report.result_set import PointKey, point_key
 from ddconsole.report.statistics import Observations, observe
 from ddconsole.report.usable_attempts import UsableAttempts, usable_attempts
@@ -45,11 +43,11 @@ FIGURES: tuple[Figure, ...] = (
 )
 BY_ID: Mapping[str, Figure] = {one.id: one for one in FIGURES}
 
-_OF_A_REQUEST: Mapping[str, Callable[[RequestRecord], float | None]] = {
-    "output_rate": output_rate,
-    "ttft": time_to_first_token,
-    "end_to_end": end_to_end,
-    "acceptance": lambda record: record.acceptance.length if record.acceptance else None,
+_OF_A_REQUEST: Mapping[str, Callable[[RequestFigures], float | None]] = {
+    "output_rate": lambda one: one.output_rate,
+    "ttft": lambda one: one.ttft,
+    "end_to_end": lambda one: one.end_to_end,
+    "acceptance": lambda one: one.acceptance.length if one.acceptance else None,
 }
 
 
@@ -116,7 +114,7 @@ def side_of(state: RunState, load: AttemptLoader, files: RunFiles) -> Side:
     if created is None:
         raise ValueError("the journal holds no run")
     found = usable_attempts(state, load)
-    counted = [file for one in found for file in one.files]
+    counted = [attempt for one in found for attempt in one.attempts]
     cells: dict[Place, ComparedCell] = {}
     for one in found:
         cell = _cell(one, cells)
@@ -126,10 +124,10 @@ def side_of(state: RunState, load: AttemptLoader, files: RunFiles) -> Side:
         plan_name=created.plan_name,
         plan_sha256=created.plan_sha256,
         host=created.host,
-        simulated=created.simulated or any(file.simulated for file in counted),
+        simulated=created.simulated or any(one.simulated for one in counted),
         began=state.began,
-        data_time=max((file.ended_at for file in counted), default=state.began),
-        sections=sections_of(state, environment_of(counted[0]) if counted else None, files),
+        data_time=max((one.counted.ended_at for one in counted), default=state.began),
+        sections=sections_of(state, counted[0].environment if counted else None, files),
         cells=cells,
         effective=_effective(state, found),
         warnings=tuple(f"{one.row.cell.id}: {text}" for one in found for text in one.warnings),
@@ -148,7 +146,7 @@ def _cell(one: UsableAttempts, taken: Mapping[Place, ComparedCell]) -> ComparedC
         point=cell.point,
         rounds=cell.rounds,
         phase=one.row.state.phase,
-        launches=tuple(sorted({file.launch for file in one.files})),
+        launches=tuple(sorted({attempt.launch for attempt in one.attempts})),
         observed=_observed(one),
         flagged=one.flagged,
         reasons=tuple(dict.fromkeys(one.reasons)),
@@ -156,9 +154,9 @@ def _cell(one: UsableAttempts, taken: Mapping[Place, ComparedCell]) -> ComparedC
 
 
 def _observed(one: UsableAttempts) -> dict[str, Observations]:
-    by_launch: dict[int, list[Sequence[RequestRecord]]] = {}
-    for file in one.files:
-        by_launch.setdefault(file.launch, []).append(file.requests)
+    by_launch: dict[int, list[Sequence[RequestFigures]]] = {}
+    for attempt in one.attempts:
+        by_launch.setdefault(attempt.launch, []).append(attempt.requests)
     found = {name: observe(by_launch, figure) for name, figure in _OF_A_REQUEST.items()}
     found["server_rate"] = _server_rates(one)
     return {name: observations for name, observations in found.items() if observations is not None}
@@ -167,9 +165,9 @@ def _observed(one: UsableAttempts) -> dict[str, Observations]:
 def _server_rates(one: UsableAttempts) -> Observations | None:
     """One value an attempt: all its output tokens over its wall time."""
     by_launch: dict[int, list[float]] = {}
-    for file, counted in zip(one.files, one.counted, strict=True):
+    for counted in one.counted:
         if counted.summary.server_rate:
-            by_launch.setdefault(file.launch, []).append(counted.summary.server_rate)
+            by_launch.setdefault(counted.launch, []).append(counted.summary.server_rate)
     if not by_launch:
         return None
     rows = [by_launch[launch] for launch in sorted(by_launch)]
@@ -183,8 +181,8 @@ def _effective(state: RunState, found: Sequence[UsableAttempts]) -> dict[str, di
     """From the attempts that count; where those tell nothing, from the launches."""
     told: dict[str, dict[str, set[str]]] = {}
     for one in found:
-        for file in one.files:
-            _add(told.setdefault(one.deployment.id, {}), flat_arguments(file.effective))
+        for attempt in one.attempts:
+            _add(told.setdefault(one.deployment.id, {}), flat_arguments(attempt.effective))
     silent = {name for name in state.deployments if not told.get(name)}
     for launch in state.launches.values():
         if launch.deployment in silent:
