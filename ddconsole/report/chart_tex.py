@@ -39,7 +39,12 @@ def chart_fragment(result: ResultSet, chart: Chart) -> Fragment:
         rows=rows,
         horizontal="1.5" if columns == 3 else "1.7",
         panels=[
-            _panel(panel, _Place(number, columns, number == last_row, _below(panels[last_row])), chart, legend)
+            _panel(
+                panel,
+                _Place(number, columns, bool(legend) and number == last_row, _below(panels[last_row])),
+                chart,
+                legend,
+            )
             for number, panel in enumerate(panels)
         ],
         legend=[one for one in legend if one["kind"] != "bars"],
@@ -98,7 +103,6 @@ def _panel(panel: Panel, place: _Place, chart: Chart, legend: Sequence[dict[str,
             if point.label and point.y
         ],
         "has_legend": place.has_legend,
-        "simulated_height": 1 if is_bars else 0,
     }
 
 
@@ -161,7 +165,7 @@ def _x_options(panel: Panel) -> Iterator[str]:
 def _named_ticks(axis: Axis, shape: Shape) -> list[tuple[float, str]]:
     """Those that have a name: of a logarithmic axis the powers of two, where it has any; of many bins every other."""
     if axis.names:
-        step = 1 if len(axis.names) <= 8 or shape is not Shape.BARS or axis.label == "" else 2
+        step = 1 if len(axis.names) <= 6 or shape is not Shape.BARS or axis.label == "" else 2
         width = min(24, 72 // max(len(axis.names), 1))
         return [
             (x, fitted_text(name, width, f"{min(3.9, 12.6 / len(axis.names)):.1f}cm"))

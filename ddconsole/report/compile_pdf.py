@@ -93,6 +93,8 @@ def compile_pdf(
 
 def error_sentence(log: str) -> str:
     """The first error of a TeX log with its file and line, or what to install where a file is missing."""
+    if "module 'luaotfload-main' not found" in log:
+        return "luaotfload is missing; on Debian: apt install texlive-luatex"
     lost = _FILE_NOT_FOUND.search(log)
     if lost is not None:
         name = lost["name"]

@@ -52,8 +52,8 @@ def _table(result: ResultSet, points: Sequence[Sequence[CellResult]], part: int)
             ["Workload", "Kind", "Prompts", "Load", "tokens", "requests", "titions", "launches", "figures", "Sampling"]
         ),
     ]
-    narrow = rf"{RAGGED}p{{2.2cm}}"
-    specs = [narrow, "l", narrow, "l", "r", "r", "r", "r", "r", rf"{RAGGED}p{{2.9cm}}"]
+    narrow = rf"{RAGGED}p{{1.9cm}}"
+    specs = [narrow, "l", narrow, "l", "r", "r", "r", "r", "r", rf"{RAGGED}p{{2.4cm}}"]
     return Fragment(
         name="tab-design" + (f"-{part}" if part > 1 else ""),
         tex=table_tex(result, specs, head, [RowGroup("", rows)]),
@@ -67,7 +67,8 @@ def _rules(protocol: Mapping[str, Any]) -> list[str]:
     """The protocol in sentences; what it does not say is not said."""
     rules = ["Design: what each workload asked for, how often, and how many of its cells have figures."]
     if "launches" in protocol:
-        rules.append(f"The plan asks for {protocol['launches']} launches of each server.")
+        launches = protocol["launches"]
+        rules.append(f"The plan asks for {launches} {'launch' if launches == 1 else 'launches'} of each server.")
     if "warmup" in protocol:
         warmup = protocol["warmup"]
         rules.append(

@@ -45,8 +45,8 @@ _ASCII = {
     "*": "{*}",  # after `\\` a bare one would be taken for its star
 }
 
-_JOINED = "-,"
-"""Two of these in a row would become another sign: a dash, or a low quotation mark in T1."""
+_JOINED = "-,<>"
+"""Two of these in a row would become another sign: a dash, or a quotation mark in T1. LuaTeX looks through braces."""
 
 _PLAIN = {"\u2026": "...", "\u2212": "-", "\u2010": "-", "\u2011": "-"}
 """Signs that ASCII says as well."""
@@ -209,7 +209,7 @@ def _escaped(shown: str) -> str:
 
 def _escape(one: str, before: str) -> str:
     if one == before and one in _JOINED:
-        return f"{{{one}}}"
+        return rf"{{\kern0pt}}{_ASCII.get(one, one)}"
     if one.isascii():
         return _ASCII.get(one, one)
     if one in _SIGNS or one in _LETTERS:

@@ -172,5 +172,5 @@ def in_parts(chart: Chart, panels: int) -> Iterator[Chart]:
             chart,
             name=chart.name + (f"-{number}" if number > 1 else ""),
             panels=tuple(some),
-            cells=tuple(cell for cell in chart.cells if cell.cell in shown),
+            cells=chart.cells if shown == {""} else tuple(cell for cell in chart.cells if cell.cell in shown),
         )

@@ -7,7 +7,8 @@ from ddconsole.core.records import RequestOutcome, TokenSource
 from ddconsole.core.sweep import Cell, Deployment, EngineArgument, Placement, Speculative
 from tests.report.sample_runs import SampleRun, begin, end_launch, measure, records_of, single, start_launch
 
-METHODS = ("ar", "draft")
+_TWICE = 23
+"""The place of a cell that is to be measured on two launches."""
 
 
 def run_with_every_mark(*, simulated: bool = False) -> SampleRun:
@@ -24,6 +25,8 @@ def run_with_every_mark(*, simulated: bool = False) -> SampleRun:
         for number, deployment in enumerate(deployments)
         for place, point in enumerate(points)
     ][:-1]
+    # One is done on the first of two launches.
+    cells[_TWICE] = replace(cells[_TWICE], rounds=2)
     begin(sample, deployments, cells, simulated=simulated)
     own = [cell for cell in cells if cell.deployment == "d02"]
     start_launch(sample, 1, deployments[0], 1)

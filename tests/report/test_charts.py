@@ -186,7 +186,7 @@ def test_equal_outputs_stand_beside_the_budget(ct200: SampleRun) -> None:
     }
     result = result_set(ct200.state, attempts_in_memory(files))
     chart = chart_of(result, "fig-budget-single-tp1")
-    panel = next(one for one in chart.panels if one.y.label.startswith("share"))
+    panel = next(one for one in chart.panels if one.y.label.startswith("equal"))
     assert values(curve_of(panel, "ddtree")) == pytest.approx({8: 1, 12: 1, 15: 1, 16: 1, 32: 1, 64: 0.8})
 
 

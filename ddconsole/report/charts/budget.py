@@ -32,7 +32,7 @@ def _equal(figures: CellFigures) -> Estimate | None:
 _QUANTITIES: Mapping[str, tuple[Axis, Figure]] = {
     "rate": (RATE_AXIS, output_rate),
     "acceptance": (ACCEPTANCE_AXIS, acceptance),
-    "equal outputs": (Axis("share of outputs equal to the baseline's"), _equal),
+    "equal outputs": (Axis("equal outputs (share)"), _equal),
 }
 
 
@@ -87,6 +87,12 @@ def _budgets(cells: Sequence[CellResult]) -> list[int]:
     return sorted({budget for cell in rated if (budget := budget_of(cell)) is not None})
 
 
+def _point(cell: CellResult, budget: int, figure: Figure) -> Point:
+    """Hollow where the build's own log shows a chain."""
+    hollow = cell.figures is not None and cell.figures.branches is False
+    return replace(point_of(cell, budget, figure), hollow=hollow)
+
+
 def _curves(result: ResultSet, cells: Sequence[CellResult], figure: Figure) -> tuple[Curve, ...]:
     """One curve for each kind of speculation with budgets, one level for each method without."""
     families: dict[str, list[tuple[int, CellResult]]] = {}
@@ -102,6 +108,6 @@ def _curves(result: ResultSet, cells: Sequence[CellResult], figure: Figure) -> t
             levels.append(Curve(cell.method, role_of(result, cell), numbers[cell.method], (point,), is_level=True))
     curves = []
     for kind, some in families.items():
-        points = tuple(point_of(cell, budget, figure) for budget, cell in sorted(some, key=lambda pair: pair[0]))
+        points = tuple(_point(cell, budget, figure) for budget, cell in sorted(some, key=lambda pair: pair[0]))
         curves.append(Curve(kind, Role.TREE, min(numbers[cell.method] for _, cell in some), points))
     return (*curves, *levels)

@@ -72,8 +72,7 @@ def role_of(result: ResultSet, cell: CellResult) -> Role:
 def point_of(cell: CellResult, x: float, figure: Figure, *, label: str = "") -> Point:
     """A cell at `x`; its mark where it has no such figure."""
     y = figure(cell.figures) if cell.figures is not None else None
-    hollow = cell.figures is not None and cell.figures.branches is False and budget_of(cell) is not None
-    return Point(x, y, cell.cell, None if y else _mark(cell), hollow, label)
+    return Point(x, y, cell.cell, None if y else _mark(cell), label=label)
 
 
 def _mark(cell: CellResult) -> Mark:

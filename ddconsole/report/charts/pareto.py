@@ -25,7 +25,8 @@ def pareto_charts(result: ResultSet) -> Iterator[Chart]:
         frontier = _frontier([place for _, place in placed])
         panels = []
         for size in sorted({cell.tensor_parallel for cell, _ in placed}):
-            curves = _curves(result, [(cell, place) for cell, place in placed if cell.tensor_parallel == size])
+            own = [(cell, place) for cell, place in placed if cell.tensor_parallel == size]
+            curves = _curves(result, own, frontier)
             best = Curve("best of all sizes", Role.FRONTIER, -1, tuple(Point(x, Estimate(y)) for x, y in frontier))
             panels.append(Panel(f"tensor-parallel size {size}", _X, _Y, (best, *curves)))
         yield Chart(
@@ -38,9 +39,10 @@ def pareto_charts(result: ResultSet) -> Iterator[Chart]:
             panels=tuple(panels),
             cells=tuple(cells),
             notes=(
-                "Numbers beside points: requests at once. Grey: the best of all methods and sizes.",
+                "Grey: the best of all methods and sizes; numbers there: requests at once.",
                 "Drawn where at least 11 requests carry the median.",
             ),
+            columns=2,
             marks=marks_of(cells),
         )
 
@@ -52,14 +54,20 @@ def _place(cell: CellResult) -> tuple[float, float] | None:
     return tpot * 1000, figures.server_rate / cell.tensor_parallel
 
 
-def _curves(result: ResultSet, placed: Sequence[tuple[CellResult, tuple[float, float]]]) -> Iterator[Curve]:
+def _curves(
+    result: ResultSet,
+    placed: Sequence[tuple[CellResult, tuple[float, float]]],
+    frontier: Sequence[tuple[float, float]],
+) -> Iterator[Curve]:
+    """One a method; points that nothing beats have their load beside them."""
     by_method: dict[str, list[tuple[CellResult, tuple[float, float]]]] = {}
     for cell, place in placed:
         by_method.setdefault(cell.method, []).append((cell, place))
     for method, some in by_method.items():
         ordered = sorted(some, key=lambda one: (one[0].point.rate or 0.0, one[0].point.concurrency))
         points = tuple(
-            Point(x, Estimate(y), cell.cell, label=cell.point.load.removeprefix("c")) for cell, (x, y) in ordered
+            Point(x, Estimate(y), cell.cell, label=cell.point.load.removeprefix("c") if (x, y) in frontier else "")
+            for cell, (x, y) in ordered
         )
         yield Curve(method, role_of(result, some[0][0]), places(result)[method], points)
 
