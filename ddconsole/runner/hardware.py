@@ -118,20 +118,7 @@ def _slowed(gpu: dict[str, Any]) -> float:
 
 
 def _gpu_record(states: Sequence[GpuState], seconds: float) -> dict[str, Any]:
-    clocks = _values(state.sm_clock for state in states)
-    power = _values(state.power for state in states)
-    record: dict[str, Any] = {}
-    if clocks:
-        record["sm_clock_mean"], record["sm_clock_min"] = statistics.fmean(clocks), min(clocks)
-    temperatures = _values(state.temperature for state in states)
-    if power:
-        record["power_mean"] = statistics.fmean(power)
-    if temperatures:
-        record["temperature_mean"], record["temperature_max"] = statistics.fmean(temperatures), max(temperatures)
-    nodes = _values(state.numa_node for state in states)
-    if nodes and nodes[-1] >= 0:
-        record["numa_node"] = int(nodes[-1])
-    record |= _energy(states, seconds)
+    record = _means(states) | _energy(states, seconds)
     for name in ("power_capped", "thermally_slowed", "thermally_slowed_by_hardware", "power_braked"):
         moved = _growth([getattr(state, name) for state in states])
         if moved is not None:
@@ -157,6 +144,24 @@ def _gpu_record(states: Sequence[GpuState], seconds: float) -> dict[str, Any]:
     for mask in masks:
         disturbing |= mask & DISTURBING_REASONS
     record["throttled_by"] = list(reason_names(disturbing)) if disturbing else []
+    return record
+
+
+def _means(states: Sequence[GpuState]) -> dict[str, Any]:
+    """Clock, power and temperature over the samples, and the NUMA node."""
+    clocks = _values(state.sm_clock for state in states)
+    power = _values(state.power for state in states)
+    temperatures = _values(state.temperature for state in states)
+    nodes = _values(state.numa_node for state in states)
+    record: dict[str, Any] = {}
+    if clocks:
+        record["sm_clock_mean"], record["sm_clock_min"] = statistics.fmean(clocks), min(clocks)
+    if power:
+        record["power_mean"] = statistics.fmean(power)
+    if temperatures:
+        record["temperature_mean"], record["temperature_max"] = statistics.fmean(temperatures), max(temperatures)
+    if nodes and nodes[-1] >= 0:
+        record["numa_node"] = int(nodes[-1])
     return record
 
 

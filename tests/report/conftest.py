@@ -10,9 +10,9 @@ from tests.report.sample_runs import SampleRun, ct200_run, small_run
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("tex") is None or (shutil.which("pdflatex") and shutil.which("pdftotext")):
+    if item.get_closest_marker("tex") is None or all(map(shutil.which, ("pdflatex", "lualatex", "pdftotext"))):
         return
-    packages = "texlive-latex-recommended texlive-pictures texlive-science lmodern poppler-utils"
+    packages = "texlive-latex-recommended texlive-luatex texlive-pictures texlive-science lmodern poppler-utils"
     if os.environ.get("CI") == "true":
         pytest.fail(f"no TeX here: apt install {packages}")
     pytest.skip(f"no TeX here: apt install {packages}")
