@@ -1,16 +1,25 @@
 """Tables of words: what is left out or flagged, where it was measured, and how compared servers differ."""
 
+import math
 from collections.abc import Iterator, Sequence
-from itertools import groupby, islice
+from itertools import groupby
+from typing import TypeVar
 
 from ddconsole.report.cell_fields import csv_text
 from ddconsole.report.fragment import Fragment, utc
-from ddconsole.report.latex_text import latex_text
+from ddconsole.report.latex_text import folded, latex_text
 from ddconsole.report.result_set import CellResult, ResultSet
 from ddconsole.report.table import RAGGED, RowGroup, fitted_text, mark_text, row_text, table_tex
 
-_LINES = 24
-"""Rows of words on one page: each may take several lines."""
+T = TypeVar("T")
+
+_LINES = 50
+"""Lines of words in small print on one page."""
+_CHARACTERS = 6.0
+"""Of small print that surely fit into a centimetre of a column, with its ragged ends."""
+_WHICH, _REASON = 5.2, 6.2
+_ARGUMENT, _VALUE, _DEPLOYMENTS = 4.2, 3.0, 7.5
+"""Widths of columns in centimetres."""
 
 
 def exclusion_tables(result: ResultSet) -> Iterator[Fragment]:
@@ -19,10 +28,9 @@ def exclusion_tables(result: ResultSet) -> Iterator[Fragment]:
     by_reason: dict[tuple[str, str], list[CellResult]] = {}
     for cell in cells:
         by_reason.setdefault((_state(cell), "; ".join(cell.reasons)), []).append(cell)
-    rows = iter([(state, some, reason) for (state, reason), some in by_reason.items()])
-    part = 0
-    while chunk := list(islice(rows, _LINES)):
-        part += 1
+    rows = [(state, some, reason) for (state, reason), some in by_reason.items()]
+    heights = [_height((_named(some), _WHICH), (reason, _REASON)) for _, some, reason in rows]
+    for part, chunk in enumerate(_pages(rows, heights), start=1):
         yield _exclusions(result, chunk, part)
 
 
@@ -41,7 +49,7 @@ def _exclusions(result: ResultSet, rows: Sequence[tuple[str, list[CellResult], s
         for state, cells, reason in rows
     ]
     head = [row_text(["State", "Cells", "Which", "Attempts", "Reason"])]
-    specs = ["l", "r", rf"{RAGGED}p{{5.2cm}}", "r", rf"{RAGGED}p{{6.2cm}}"]
+    specs = ["l", "r", rf"{RAGGED}p{{{_WHICH}cm}}", "r", rf"{RAGGED}p{{{_REASON}cm}}"]
     shown = [cell for _, cells, _ in rows for cell in cells]
     csv = csv_text(
         [
@@ -123,16 +131,35 @@ def environment_table(result: ResultSet) -> Fragment:
 
 def difference_tables(result: ResultSet) -> Iterator[Fragment]:
     """Server arguments that compared deployments do not share; none where they share all."""
-    lines = iter([(one.argument, value, ", ".join(who)) for one in result.differences for value, who in one.values])
-    part = 0
-    while chunk := list(islice(lines, _LINES)):
-        part += 1
+    lines = [(one.argument, value, ", ".join(who)) for one in result.differences for value, who in one.values]
+    widths = (_ARGUMENT, _VALUE, _DEPLOYMENTS)
+    heights = [_height(*zip(line, widths, strict=True)) for line in lines]
+    for part, chunk in enumerate(_pages(lines, heights), start=1):
         yield _differences(result, chunk, part)
+
+
+def _height(*columns: tuple[str, float]) -> float:
+    """Lines that a row takes at most, with the gap below it."""
+    return 0.3 + max(math.ceil(len(folded(text)) / (_CHARACTERS * width)) for text, width in columns)
+
+
+def _pages(rows: Sequence[T], heights: Sequence[float]) -> Iterator[list[T]]:
+    """The rows in parts that fit on a page."""
+    page: list[T] = []
+    filled = 0.0
+    for row, height in zip(rows, heights, strict=True):
+        if page and filled + height > _LINES:
+            yield page
+            page, filled = [], 0.0
+        page.append(row)
+        filled += height
+    if page:
+        yield page
 
 
 def _differences(result: ResultSet, lines: Sequence[tuple[str, str, str]], part: int) -> Fragment:
     rows = [row_text([latex_text(text, breakable=True) for text in line], "0.4ex") for line in lines]
-    specs = [rf"{RAGGED}p{{4.2cm}}", rf"{RAGGED}p{{3cm}}", rf"{RAGGED}p{{7.5cm}}"]
+    specs = [rf"{RAGGED}p{{{width}cm}}" for width in (_ARGUMENT, _VALUE, _DEPLOYMENTS)]
     names = ("argument", "value", "deployments")
     return Fragment(
         name="tab-differences" + (f"-{part}" if part > 1 else ""),
