@@ -119,8 +119,8 @@ _NOT_PLAIN = re.compile(r"[^A-Za-z0-9 .,:;()/+=@_-]+")
 _NOT_IN_FILE_NAME = re.compile(r"[^a-z0-9]+")
 _BREAK_AFTER = re.compile(r"[/_.=:;,-]")
 _LONGEST_WORD = 12
-_LONGEST_OF_OURS = 18
-"""Letters of a word that TeX may be left to hyphenate: names are longer."""
+_OURS = re.compile(r"[(]?[A-Za-z][a-z]{0,14}(-[a-z]{1,14})?[.,;:)]*")
+"""Words that TeX is left to hyphenate: anything else may be a name, and gets its own chances to break."""
 _DIGITS = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
 
 
@@ -150,7 +150,7 @@ def latex_text(text: str, *, breakable: bool = False) -> str:
 
 def prose(text: str) -> str:
     """A text of ours that names may have made long: word by word, so that it is not cut as one name would be."""
-    return " ".join(latex_text(word, breakable=len(word) > _LONGEST_OF_OURS) for word in text.split())
+    return " ".join(latex_text(word, breakable=_OURS.fullmatch(word) is None) for word in text.split())
 
 
 def lost_characters(texts: Iterable[str]) -> list[str]:

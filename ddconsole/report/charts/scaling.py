@@ -64,5 +64,4 @@ def _numa(result: ResultSet, sizes: Sequence[int]) -> tuple[tuple[Band, ...], st
     others = [size for size in sizes if size > split[0] and size not in split]
     if others:  # an odd assignment: no single stretch says it
         return (), f"The GPUs of sizes {', '.join(map(str, split))} hang on several NUMA nodes."
-    text = "several NUMA nodes"
-    return (Band(low, sizes[-1] * 2.0, text),), "Shaded: the GPUs of one server hang on several NUMA nodes."
+    return (Band(low, sizes[-1] * 2.0, "NUMA split"),), "Shaded: the GPUs of one server hang on several NUMA nodes."
