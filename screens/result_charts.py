@@ -11,6 +11,7 @@ from screens.results_text import Source
 from screens.shown_figures import ShownFigure
 from screens.widgets.chart import ChartData
 
+BY_TURN = "by turn"
 Turns: TypeAlias = Mapping[str, Sequence[tuple[int, float]]]
 """By cell: the output rate at each turn of its conversation."""
 
@@ -47,14 +48,15 @@ def charts_of(source: Source, figure: ShownFigure, turns: Turns | None = None) -
         "over length": list(_lines(cells, figure, "output tokens", _length, _all_but_length)),
         "over concurrency": list(_lines(cells, figure, "concurrent requests", _concurrency, _all_but_concurrency)),
         "over TP": list(_lines(cells, figure, "tensor-parallel size", _size, _all_but_size)),
-        "by turn": list(_by_turn(source.state, turns or {})),
+        BY_TURN: list(_by_turn(source.state, turns or {})),
     }
     return {kind: charts for kind, charts in kinds.items() if charts}
 
 
-def has_conversations(state: RunState) -> bool:
-    """Whether there is anything to show by turn."""
-    return any(row.cell.point.kind == "conversation" and row.done_attempts() for row in state.cells.values())
+def conversations_done(state: RunState) -> int:
+    """How many attempts there are to show by turn."""
+    rows = (row for row in state.cells.values() if row.cell.point.kind == "conversation")
+    return sum(len(row.done_attempts()) for row in rows)
 
 
 def _measured(source: Source, figure: ShownFigure) -> Iterator[_Cell]:
@@ -98,7 +100,7 @@ def _over_budget(cells: Sequence[_Cell], figure: ShownFigure) -> Iterator[ChartD
             if one.deployment.speculative is None or one.deployment.speculative.budget is None:
                 lines.setdefault(one.method, tuple((end, one.value) for end in ends))
         title = f"{figure.name} at TP{size}, {' '.join(map(str, point))}, over the node budget"
-        yield ChartData(title, lines=lines, across="node budget", logarithmic=True)
+        yield ChartData(title, lines=lines, logarithmic=True)
 
 
 def _lines(
@@ -118,7 +120,7 @@ def _lines(
         lines = {method: tuple(sorted(dots.items())) for method, dots in methods.items() if len(dots) > 1}
         if lines:
             title = f"{figure.name} at {' '.join(map(str, place))}, over {across}"
-            yield ChartData(title, lines=lines, across=across, logarithmic=True)
+            yield ChartData(title, lines=lines, logarithmic=True)
 
 
 def _length(one: _Cell) -> float | None:
@@ -156,4 +158,4 @@ def _by_turn(state: RunState, turns: Turns) -> Iterator[ChartData]:
         line = tuple((float(turn), rate) for turn, rate in dots)
         places.setdefault(place, {}).setdefault(plain_line(deployment.method), line)
     for (size, workload, load), lines in places.items():
-        yield ChartData(f"tok/s at TP{size}, {workload} {load}, turn by turn", lines=lines, across="turn")
+        yield ChartData(f"tok/s at TP{size}, {workload} {load}, turn by turn", lines=lines)

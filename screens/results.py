@@ -16,7 +16,7 @@ from screens.help import Findable, FindScreen
 from screens.keys import bindings_at
 from screens.page import PageScreen
 from screens.pivot import Choice, Pivot, axes_of, pivot
-from screens.result_charts import Turns, charts_of, has_conversations
+from screens.result_charts import BY_TURN, Turns, charts_of, conversations_done
 from screens.results_text import Look, Source, definition_lines, legend, most_columns, table_lines
 from screens.session import ResultsDesk, Session
 from screens.shown_figures import SHOWN_FIGURES, MeasuredCells
@@ -49,6 +49,8 @@ class ResultsScreen(ConsoleScreen):
         self._kind = 0
         self._chart_place = 0
         self._turns: Turns | None = None
+        self._turns_of = 0
+        """How many conversations were done when they were read."""
         self._reading_turns = False
         self._said = ""
         self._busy = False
@@ -71,6 +73,7 @@ class ResultsScreen(ConsoleScreen):
             "next-chart": self._next_kind,
             "next-place": lambda: self._move_chart(1),
             "previous-place": lambda: self._move_chart(-1),
+            "enlarge": self._enlarge,
             "meaning": self._meaning,
         }
 
@@ -109,10 +112,10 @@ class ResultsScreen(ConsoleScreen):
         if not kinds:
             chart.set_data(None)
             return
-        names = list(kinds)
-        charts = kinds[names[self._kind % len(names)]]
+        kind = list(kinds)[self._kind % len(kinds)]
+        charts = kinds[kind]
         chart.set_data(charts[self._chart_place % len(charts)])
-        self._read_turns()
+        self._read_turns(kind)
 
     # --- looking
 
@@ -147,6 +150,9 @@ class ResultsScreen(ConsoleScreen):
         self._chart_place += by
         self._again()
 
+    def _enlarge(self) -> None:
+        self.toggle_class("-chart-only")
+
     def action_shift(self, by: int) -> None:
         """Columns out of sight to the left, or back."""
         self._shift += by
@@ -156,17 +162,19 @@ class ResultsScreen(ConsoleScreen):
         figure, marks = self._figure, self._legend(self._pivot())
         self.app.push_screen(PageScreen("Figures and marks", lambda width: definition_lines(figure, marks, width)))
 
-    def _read_turns(self) -> None:
-        """Rates by turn stand in the attempts' files: they are read once, beside everything else."""
-        desk = self._desk()
-        if desk is None or self._turns is not None or self._reading_turns:
+    def _read_turns(self, kind: str) -> None:
+        """Rates by turn stand in the attempts' files: they are read once, and again for a chart of them."""
+        desk, done = self._desk(), conversations_done(self.session.feed.state)
+        if desk is None or not done or self._reading_turns or done == self._turns_of:
             return
-        if has_conversations(self.session.feed.state):
+        if self._turns is None or kind == BY_TURN:
             self._reading_turns = True
-            self.run_worker(self._with_turns(desk), exit_on_error=False)
+            self.run_worker(self._with_turns(desk, done), exit_on_error=False)
 
-    async def _with_turns(self, desk: ResultsDesk) -> None:
+    async def _with_turns(self, desk: ResultsDesk, done: int) -> None:
+        """A reading that failed is told of, and not tried again and again."""
         self._turns = await desk.turns()
+        self._turns_of, self._reading_turns = done, False
         self._again()
 
     # --- exports and comparing

@@ -204,6 +204,7 @@ _OTHERS = (
     _look(Place.RESULTS, "rows", ("r",), "rows", "another axis down: method, TP, workload, concurrency, length"),
     _look(Place.RESULTS, "columns", ("o",), "columns", "another axis across"),
     _look(Place.RESULTS, "next-chart", ("c",), "chart", "another kind of chart: by method, over budget, length, ..."),
+    _look(Place.RESULTS, "enlarge", ("z",), "enlarge", "the chart alone, and back"),
     _look(Place.RESULTS, "swap", ("s",), "swap", "rows for columns"),
     _look(Place.RESULTS, "next-place", ("]",), "next place", "the same chart of another size, workload or length"),
     _look(Place.RESULTS, "previous-place", ("[",), "previous place", "the chart before this one"),

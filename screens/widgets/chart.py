@@ -14,6 +14,8 @@ from textual.widget import Widget
 from screens.spans import Role
 from screens.widgets.roles import ROLE_CLASSES, RoleStyles
 
+_FRAMED = 12
+"""Lines from which on a drawing has room for a frame."""
 _BAR = (79, 209, 232)
 _COLORS = (
     (95, 211, 141),
@@ -36,7 +38,6 @@ class ChartData:
     labels: Sequence[str] = ()
     values: Sequence[float] = ()
     lines: Mapping[str, Sequence[tuple[float, float]]] | None = None
-    across: str = ""
     logarithmic: bool = False
     """Powers of two stand at equal distances."""
 
@@ -100,6 +101,7 @@ def chart_text(data: ChartData, width: int, height: int) -> str:
         plotext.plot_size(width, height)
         if data.lines is not None:
             _draw_lines(data, data.lines)
+            plotext.frame(height >= _FRAMED)
         else:
             plotext.simple_bar(list(data.labels), list(data.values), width=width - 2, color=_BAR)
         return str(plotext.build())
@@ -126,4 +128,3 @@ def _draw_lines(data: ChartData, lines: Mapping[str, Sequence[tuple[float, float
     plotext.ylim(0, max((y for points in lines.values() for _, y in points), default=1.0) * 1.1)
     ticks = sorted({x for points in lines.values() for x, _ in points})
     plotext.xticks([place(x) for x in ticks], [f"{x:g}" for x in ticks])
-    plotext.xlabel(data.across)

@@ -2,7 +2,7 @@ from rich.text import Text
 
 from ddconsole.core.row_text import baselines
 from ddconsole.core.run_state import RunState
-from screens.result_charts import charts_of, has_conversations
+from screens.result_charts import charts_of, conversations_done
 from screens.results_text import Source
 from screens.shown_figures import SHOWN_FIGURES, MeasuredCells
 from screens.widgets.chart import ChartData, chart_text, legend_text
@@ -42,8 +42,8 @@ def test_budgets_are_a_line_and_methods_without_one_go_straight_across() -> None
 
 def test_turns_are_drawn_where_they_have_been_read() -> None:
     state = ct200.midway().state
-    assert has_conversations(state)
-    assert not has_conversations(ct200.feed().state)
+    assert conversations_done(state) == 6
+    assert conversations_done(ct200.feed().state) == 0
     kinds = charts_of(source(state), RATE, {"c008": ((1, 28.0), (2, 27.5)), "gone": ((1, 1.0), (2, 2.0))})
     (chart,) = kinds["by turn"]
     assert chart.title == "tok/s at TP1, calculator c1, turn by turn"
@@ -52,15 +52,15 @@ def test_turns_are_drawn_where_they_have_been_read() -> None:
 
 def test_a_chart_begins_from_nothing_each_time() -> None:
     bars = ChartData("bars", ("ar",), (28.0,))
-    curves = ChartData("curves", lines={"dflash": ((1.0, 100.0), (4.0, 200.0))}, across="requests", logarithmic=True)
+    curves = ChartData("curves", lines={"dflash": ((1.0, 100.0), (4.0, 200.0))}, logarithmic=True)
     first = chart_text(curves, 60, 12)
-    assert "requests" in first
-    assert "requests" not in chart_text(bars, 60, 12)
+    assert "x" not in Text.from_ansi(chart_text(bars, 60, 12)).plain
+    assert Text.from_ansi(first).plain.count("o") == 2
     assert chart_text(curves, 60, 12) == first
 
 
 def test_each_line_of_a_chart_has_a_mark_that_the_legend_names() -> None:
     lines = {"ar": ((1.0, 28.0), (2.0, 27.0)), "dflash": ((1.0, 99.0), (2.0, 98.0))}
     assert legend_text(tuple(lines)).plain.split() == ["o", "ar", "x", "dflash"]
-    drawn = Text.from_ansi(chart_text(ChartData("c", lines=lines, across="turn"), 60, 12)).plain
+    drawn = Text.from_ansi(chart_text(ChartData("c", lines=lines), 60, 12)).plain
     assert drawn.count("o") == drawn.count("x") == 2

@@ -38,6 +38,7 @@ class Desk:
         return f"/home/op/results.{name}"
 
     async def turns(self) -> Mapping[str, Sequence[tuple[int, float]]]:
+        self.asked.append("turns")
         return {"c008": ((1, 28.0), (2, 27.0), (3, 26.0))}
 
     def others(self) -> Mapping[str, str]:
@@ -81,6 +82,16 @@ async def test_figures_axes_and_charts_go_round_by_key() -> None:
         assert "method down, workload across" in screen_text(app)
 
 
+async def test_the_chart_can_have_the_whole_screen() -> None:
+    async with opened(ct200.midway()) as (app, pilot):
+        await pressed(pilot, "5", "z")
+        text = screen_text(app)
+        assert "tok/s at TP1, generate c1 256" in text
+        assert "method  " not in text.replace("method down", "")
+        await pressed(pilot, "z")
+        assert "TP1  tok/s" in screen_text(app)
+
+
 async def test_the_definition_of_the_shown_figure_is_one_key_away() -> None:
     async with opened(ct200.midway()) as (app, pilot):
         await pressed(pilot, "5", "t", "t", "t", "f")
@@ -104,10 +115,15 @@ async def test_results_grow_as_cells_are_done() -> None:
         assert "131.3" in screen_text(app)
 
 
-async def test_turns_are_read_when_the_screen_is_seen() -> None:
-    async with opened(ct200.midway(), export=Desk()) as (app, pilot):
+async def test_turns_are_read_when_the_screen_is_seen_and_again_when_more_are_done() -> None:
+    feed, desk = ct200.midway(), Desk()
+    async with opened(feed, export=desk) as (app, pilot):
         await pressed(pilot, "5", "c", "c", "c", "c")
         assert "calculator c1, turn by turn" in screen_text(app)
+        assert desk.asked == ["turns"]
+        ct200.done(feed, "c035", 5)
+        await settled(pilot)
+        assert desk.asked == ["turns", "turns"]
 
 
 async def test_the_export_shows_how_far_it_is_and_where_it_went_and_copies_the_path(tmp_path: Path) -> None:
@@ -148,7 +164,7 @@ async def test_another_format_is_chosen_by_name() -> None:
     desk = Desk()
     async with opened(ct200.midway(), export=desk) as (app, pilot):
         await pressed(pilot, "5", "W", *"mark", "enter")
-        assert desk.asked == ["markdown"]
+        assert desk.asked == ["turns", "markdown"]
         assert "written to /home/op/results.markdown" in screen_text(app)
 
 
@@ -165,7 +181,7 @@ async def test_another_run_is_compared_with_regressions_first() -> None:
         assert "▼ 7 regressed" in text
         assert text.index("▼ ddtree-b15 TP1") < text.index("cells:") < text.index("▼ ddtree-b15 TP4 concurrency c2")
         await pressed(pilot, "w")
-        assert desk.asked == ["comparison of output_rate"]
+        assert desk.asked == ["turns", "comparison of output_rate"]
         assert "written to /home/op/compare.pdf" in screen_text(app)
         await pressed(pilot, "a", "G")
         assert isinstance(app.screen, CompareScreen)
