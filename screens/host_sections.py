@@ -176,22 +176,23 @@ def _links(_facts: HostFacts, machine: HostState, size: tuple[int, int]) -> list
         groups.setdefault((shown(ancestor), nvlink, _direct(pair)), []).append((pair.a, pair.b))
     for (ancestor, nvlink, direct), pairs in groups.items():
         names = _pairs_in_words(pairs)
-        lines.append(line((f" {ancestor:<9} {nvlink:<10} ", Role.STRONG), (f"{direct}   ", Role.PLAIN)))
+        lines.append(line((f" {ancestor:<9} {nvlink:<10} ", Role.STRONG), (cut(direct, size[0] - 23), Role.PLAIN)))
         lines.append(line((f"   {cut(names, size[0] - 4)}", Role.DIM)))
     return lines
 
 
 def _direct(pair: PairState) -> str:
-    """Direct access by kind, said apart only where the kinds differ."""
+    """Direct access by what is said of it: `direct reads, writes: ok, atomics: not supported`."""
     told = {
         "reads": pair.p2p.value or shown(pair.p2p.unavailable),
         "writes": pair.p2p_write.value,
         "atomics": pair.p2p_atomics.value,
     }
-    known = {name: shown(value) for name, value in told.items() if value is not None}
-    if len(known) > 1 and len(set(known.values())) == 1:
-        return f"direct {', '.join(known)}: {known['reads']}"
-    return ", ".join(f"direct {name}: {value}" for name, value in known.items())
+    kinds: dict[str, list[str]] = {}
+    for name, value in told.items():
+        if value is not None:
+            kinds.setdefault(shown(value), []).append(name)
+    return "direct " + ", ".join(f"{', '.join(names)}: {value}" for value, names in kinds.items())
 
 
 def _matrix(pairs: Sequence[PairState], indices: Sequence[int]) -> list[Line]:

@@ -1,6 +1,7 @@
 """The machine as lines: NUMA domains as boxes with their CPUs, memory and GPUs; then what happened, who, and links."""
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
 from ddconsole.core.ages import age_in_words
 from ddconsole.core.host_state import GpuState, HostState, NumaNode
@@ -10,6 +11,9 @@ from screens.host_sections import SECTIONS
 from screens.placement_lines import crossing_lines
 from screens.spans import EMPTY, Line, Role, Span, cut, fitted, joined, line, shown
 
+_LEFT = 110
+"""Columns of what stands on the left where there is room for two beside each other."""
+_FOR_TWO = 170
 _PRESSED = 1.0
 """Percent of time in which something waits, from which it is worth a word."""
 
@@ -20,13 +24,24 @@ def host_lines(facts: HostFacts, size: tuple[int, int], section: int) -> list[Li
     machine = facts.machine
     if machine is None:
         return [EMPTY, line((f"  no sample of {shown(facts.host)} yet", Role.DIM))]
-    lines = [*_head(facts, machine, width), *_nodes(facts, machine, width)]
-    lines += crossing_lines(facts.state, machine, width)
+    lines = [*_head(facts, machine, width), *crossing_lines(facts.state, machine, width)]
+    lines += _nodes(facts, machine, width)
     if width >= 110 and height >= 36:
-        for make in SECTIONS:
-            lines += [EMPTY, *make(facts, machine, size)]
-        return lines
+        return [*lines, *_all_sections(facts, machine, size)]
     return [*lines, *SECTIONS[section % len(SECTIONS)](facts, machine, size)]
+
+
+def _all_sections(facts: HostFacts, machine: HostState, size: tuple[int, int]) -> list[Line]:
+    """Every section; where there is room for two beside each other, links stand beside health and processes."""
+    width, height = size
+    series, health, processes, links = SECTIONS
+    if width < _FOR_TWO:
+        return [one for make in SECTIONS for one in (EMPTY, *make(facts, machine, size))]
+    left, right = (_LEFT, height), (width - _LEFT - 2, height)
+    column = [*health(facts, machine, left), EMPTY, *processes(facts, machine, left)]
+    beside = links(facts, machine, right)
+    rows = zip_longest(column, beside, fillvalue=EMPTY)
+    return [EMPTY, *series(facts, machine, size), EMPTY, *((*_filled(one, _LEFT), *other) for one, other in rows)]
 
 
 def _head(facts: HostFacts, machine: HostState, width: int) -> list[Line]:

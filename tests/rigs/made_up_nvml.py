@@ -21,6 +21,7 @@ import importlib.util, json, pathlib, sys, time
 _here = pathlib.Path(__file__).parent
 _spec = importlib.util.spec_from_file_location("_real_pynvml", {real!r})
 _real = importlib.util.module_from_spec(_spec)
+sys.modules["_real_pynvml"] = _real
 _spec.loader.exec_module(_real)
 globals().update({{name: value for name, value in vars(_real).items() if not name.startswith("__")}})
 from ddconsole.probe.recording import RecordedNvml

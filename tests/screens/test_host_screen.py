@@ -12,6 +12,7 @@ from screens.spans import Line, Role, plain
 from screens.widgets.time_series import braille
 from tests.screens import ct200
 from tests.screens.driving import opened, pressed, screen_text, settled
+from tests.screens.host_preview import GROUPS, feed_on
 
 
 def drawn(
@@ -140,7 +141,7 @@ def test_a_process_that_the_driver_numbers_otherwise_is_shown_by_its_own_pid() -
 def test_links_say_what_lies_between_and_whether_direct_access_works() -> None:
     text = text_of(drawn(ct200.machine(1000.0), section=3))
     assert "NODE" in text
-    assert "direct reads: ok, direct writes: ok, direct atomics: not supported" in text
+    assert "direct reads, writes: ok, atomics: not supported" in text
     assert "0 with 4-7" in text
 
 
@@ -249,3 +250,35 @@ def test_a_graph_has_a_fixed_scale_and_gaps() -> None:
     assert braille([None, None], 1, 1, 100.0) == [" "]
     assert braille([float("nan"), 400.0], 1, 1, 100.0) == ["⢸"]
     assert braille([], 2, 1, 100.0) == ["  "]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "told"),
+    [
+        (1, []),
+        (2, ["TP2 on GPU 0-1 crosses NUMA 0 and 1  no node has so many"]),
+        (
+            8,
+            [
+                "TP4 on GPU 2-5 crosses NUMA 0 and 1  better: placement: {4: [0, 1, 2, 3]}",
+                "TP8 on GPU 0-7 crosses NUMA 0 and 1  no node has so many",
+            ],
+        ),
+        (16, ["TP8 on GPU 4-11 crosses NUMA 0 and 1  better: GPU 0-7"]),
+    ],
+)
+def test_groups_that_cross_nodes_are_named_with_a_placement_that_would_not(gpus: int, told: list[str]) -> None:
+    feed = feed_on(gpus)
+    machine = feed.host_state
+    assert machine is not None
+    for size in ((79, 21), (199, 47)):
+        lines = host_lines(HostFacts("ct200", machine, [machine], feed.state, machine.at), size, 0)
+        said = [plain(one).strip() for one in lines if "crosses NUMA" in plain(one)]
+        wide = [
+            one.replace("GPU 0-7", "placement: {8: [0, 1, 2, 3, 4, 5, 6, 7]}") if "better" in one else one
+            for one in told
+        ]
+        assert said == (told if size[0] < 100 else wide)
+        running = GROUPS[gpus][-1]
+        rows = [plain(one) for one in lines if plain(one).startswith("│") and f"c{len(GROUPS[gpus]):03}" in plain(one)]
+        assert [int(one[2:4]) for one in rows] == list(running), "which cell runs where"
