@@ -234,6 +234,24 @@ async def test_nvlink_that_a_board_does_not_have_is_no_fault(facts: Facts) -> No
     assert exit_status(await run_checks(facts)) == 0
 
 
+async def test_a_busy_gpu_with_a_process_is_not_said_to_have_nothing_to_do(
+    facts: Facts, synthetic_host: SyntheticHost
+) -> None:
+    """Somebody's job in less than a GiB of memory: gpu.foreign-process finds it, and gpu.idle does not deny it."""
+    job = {
+        "nvmlDeviceGetUtilizationRates": {"value": {"gpu": 99, "memory": 3}},
+        "nvmlDeviceGetComputeRunningProcesses_v3": {"value": [{"pid": 4242, "usedGpuMemory": 900 << 20}]},
+    }
+
+    busy = synthetic_host.change(facts, {5: job})
+
+    assert (await one(busy, "gpu.idle")).observed == (
+        "GPU 5 busy, and not alone: see gpu.foreign-process and gpu.memory-free"
+    )
+    assert (await one(busy, "gpu.foreign-process")).outcome is FAIL
+    assert (await one(facts, "gpu.idle")).observed == "4 GPUs have nothing to do"
+
+
 async def test_a_runner_that_fails_is_no_health(
     facts: Facts, machine: RecordedMachine, synthetic_host: SyntheticHost
 ) -> None:

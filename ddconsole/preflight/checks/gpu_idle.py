@@ -35,7 +35,7 @@ async def _run(facts: Facts) -> Verdict:
         suspects = [gpu for gpu in again if gpu is not None and _works_alone(gpu)] if later else suspects
         evidence += [f"{_LOOK_AGAIN:g} s later: {_line(gpu)}" for gpu in suspects]
     if not suspects:
-        return passed(f"{len(gpus)} GPUs have nothing to do", _EXPECTED, evidence)
+        return passed(_nothing_unexplained(gpus), _EXPECTED, evidence)
     wedged = [gpu for gpu in suspects if gpu.utilisation.require() >= _WEDGED]
     names = ", ".join(f"GPU {gpu.index} {gpu.utilisation.require()} %" for gpu in wedged or suspects)
     if wedged:
@@ -53,6 +53,13 @@ def _works_alone(gpu: GpuState) -> bool:
     nobody = gpu.processes.known and not gpu.processes.value
     small = (gpu.memory_used.value or 0) < ALLOWED_BYTES
     return nobody and small and (gpu.utilisation.value or 0) > _BUSY
+
+
+def _nothing_unexplained(gpus: list[GpuState]) -> str:
+    busy = [f"GPU {gpu.index}" for gpu in gpus if (gpu.utilisation.value or 0) > _BUSY]
+    if not busy:
+        return f"{len(gpus)} GPUs have nothing to do"
+    return f"{', '.join(busy)} busy, and not alone: see gpu.foreign-process and gpu.memory-free"
 
 
 def _line(gpu: GpuState) -> str:

@@ -25,7 +25,8 @@ async def _run(facts: Facts) -> Verdict:
     ]
     full = [gpu for gpu in gpus if used_by_others(gpu, facts) >= ALLOWED_BYTES]
     if not full:
-        return passed(f"free on {len(gpus)} GPUs", expected, evidence)
+        most = max((used_by_others(gpu, facts) for gpu in gpus), default=0)
+        return passed(f"{len(gpus)} GPUs, at most {most / _GIB:.1f} GiB in use", expected, evidence)
     observed = ", ".join(f"GPU {gpu.index} has {used_by_others(gpu, facts) / _GIB:.1f} GiB in use" for gpu in full)
     units = [one for one in facts.plan.displaced if one.by_sweep]
     if all(any(one.is_on(gpu.index) for one in units) for gpu in full):
