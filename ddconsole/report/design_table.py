@@ -52,8 +52,8 @@ def _table(result: ResultSet, points: Sequence[Sequence[CellResult]], part: int)
             ["Workload", "Kind", "Prompts", "Load", "tokens", "requests", "titions", "launches", "figures", "Sampling"]
         ),
     ]
-    narrow = rf"{RAGGED}p{{1.9cm}}"
-    specs = [narrow, "l", narrow, "l", "r", "r", "r", "r", "r", rf"{RAGGED}p{{2.4cm}}"]
+    narrow = rf"{RAGGED}p{{2.15cm}}"
+    specs = [narrow, "l", narrow, "l", "r", "r", "r", "r", "r", rf"{RAGGED}p{{2.3cm}}"]
     return Fragment(
         name="tab-design" + (f"-{part}" if part > 1 else ""),
         tex=table_tex(result, specs, head, [RowGroup("", rows)]),
