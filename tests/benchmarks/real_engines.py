@@ -1,9 +1,9 @@
 """Our figures beside a real engine's own counters and beside a peer, on the same requests.
 
-`python -m tests.benchmarks.real_engines [llamacpp] [sglang] [vllm]`; llama.cpp's server comes with the demo. SGLang
-wants DDCONSOLE_SGLANG_PYTHON, vLLM `make bench-peers`, both DDCONSOLE_SGLANG_MODELS: the folder of `tinypy-hf` and
-`tinypy-draft-hf`. Each engine is measured plain and with a draft model, in turns by us and by `vllm bench serve` (where
-it is installed): the same prompts, greedy, the same lengths, the same concurrency.
+`python -m tests.benchmarks.real_engines [llamacpp] [sglang] [vllm-draft] ...`; llama.cpp's server comes with the demo.
+SGLang wants DDCONSOLE_SGLANG_PYTHON, vLLM `make bench-peers`, both DDCONSOLE_SGLANG_MODELS: the folder of `tinypy-hf`
+and `tinypy-draft-hf`. Each engine is measured plain and with a draft model, or as named, in turns by us and by
+`vllm bench serve` (where it is installed): the same prompts, greedy, the same lengths, the same concurrency.
 
 Prints one row a server: output tokens told by us, counted by the engine, told by the peer; output rates with the 95 %
 interval of our passes, and the peer's mean; acceptance by us, and from the engine's own words.
@@ -268,13 +268,13 @@ def engine_acceptance(spans: Sequence[tuple[Counters, Counters]], requests: int)
 
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the server that runs is ended all the same
-    kinds = sys.argv[1:] or ["llamacpp"]
     head = (
         "| server | tokens: ours | engine's counter | peer | server tok/s: ours | peer | acceptance: ours | engine's |"
     )
     sys.stdout.write(head + "\n" + "|---" * 8 + "|\n")
-    for kind in kinds:
-        for drafting in (False, True):
+    for name in sys.argv[1:] or ["llamacpp"]:
+        kind, _, which = name.partition("-")
+        for drafting in (False, True) if not which else (which == "draft",):
             sys.stdout.write(f"{asyncio.run(compare(kind, drafting=drafting))}\n")
             sys.stdout.flush()
 
