@@ -12,13 +12,14 @@ What is not installed is named. Results: `.peers/results.json`.
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,13 +140,21 @@ def run(tool: Tool, load: Load, server: Server) -> Run:
 def _ended(process: subprocess.Popen[bytes]) -> tuple[int, float]:
     """Exit status and CPU seconds, its children's included; killed with its session when it takes too long."""
     deadline = time.monotonic() + _PATIENCE
+    try:
+        return _waited_for(process, deadline)
+    finally:
+        with suppress(ProcessLookupError):  # whatever it left, and itself where this comparison is ended
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _waited_for(process: subprocess.Popen[bytes], deadline: float) -> tuple[int, float]:
     while True:
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)
         if pid:
             process.returncode = os.waitstatus_to_exitcode(status)
             return process.returncode, usage.ru_utime + usage.ru_stime
         if time.monotonic() > deadline:
-            os.killpg(process.pid, 9)
+            os.killpg(process.pid, signal.SIGKILL)
         time.sleep(0.05)
 
 
@@ -208,6 +217,7 @@ def _say(text: str) -> None:
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the tool that runs is ended too
     wanted = sys.argv[1:]
     results: dict[str, Any] = json.loads(_RESULTS.read_text()) if wanted and _RESULTS.exists() else {}
     with paced_server() as server:
