@@ -123,6 +123,9 @@ class Debts:
             # The agent died before it wrote the file: what the journal holds would not make it again.
             self._journal.append([DebtSettled(one.unit, _UNTOUCHED)])
             return False
+        if one.unit not in self._file.records:
+            # The agent died between the journal and the file: nothing is stopped that does not stand in both.
+            self._file.write(one.unit, record)
         running = await self._active(manager, seen.triggered_by)
         if not manager.is_guarded(one.unit):
             await manager.guard(one.unit)

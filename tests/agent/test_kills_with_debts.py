@@ -13,6 +13,7 @@ from failing_disk import WHERE, Rule, counted, environment, fired
 from mortal_agent import MortalAgent
 from nothing_lost import assert_nothing_lost
 from systemd_box import SystemdBox, systemd_box
+from waiting import until
 
 from ddconsole.core.events import DebtSettled, DebtTaken
 from ddconsole.core.journal_line import read_lines
@@ -74,9 +75,14 @@ async def survive(box: SystemdBox, folder: Path, kind: str, rule: Rule, plan: Su
         await agent.end()
         box.run("systemctl", "stop", unit, check=False)
     assert agent.processes() == []
-    left = box.run("ps", "-eo", "args").stdout
-    assert "tree_server" not in left
-    assert "ddconsole.runner" not in left
+    # A question to the engine, such as for its version, that a killed agent had begun may take a moment to end.
+    await until(lambda: not ours(box), 20, "for all of the sweep's processes to end")
+
+
+def ours(box: SystemdBox) -> list[str]:
+    """Servers and runners in the box."""
+    lines = box.run("ps", "-eo", "args").stdout.splitlines()
+    return [line for line in lines if "tree_server" in line or "ddconsole.runner" in line]
 
 
 def assert_all_is_settled(box: SystemdBox, run: RunDirectory, unit: str) -> None:
@@ -145,7 +151,7 @@ async def test_every_write_of_the_journal_while_a_unit_is_owed(
 
 @pytest.mark.trial
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("stride", [2, 3, 5])
+@pytest.mark.parametrize("stride", [3, 5])
 async def test_an_agent_killed_again_and_again(kind: str, stride: int, box: SystemdBox, folder: Path) -> None:
     rule = replace(journal_rule(folder, "", stride), modes=WHERE, stride=stride)
     await survive(box, folder, kind, rule, two_launches(kind, rule), repeated=3)
