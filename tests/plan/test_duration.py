@@ -192,9 +192,11 @@ def test_a_plan_is_foretold(small: Plan) -> None:
 
 def test_however_long_a_cell_overruns_what_waits_is_left() -> None:
     state = run_of(*STARTED)
-    waits = waiting(state, Estimates())
+    guess = Estimates()
+    waits = waiting(state, guess)
     assert waits is not None
-    cell, tree, launch, stop = 1000 / 30, 1000 / 75, 130, 10
+    cell, tree = guess.cell_seconds(AR, SINGLE), guess.cell_seconds(TREE, SINGLE)
+    launch, stop = guess.launch_seconds(AR), guess.defaults.stop_seconds
     # Two rounds of c002 and one of c003; one more launch of the first deployment, and one of the other.
     assert waits == pytest.approx(2 * cell + tree + 2 * launch)
     for gone in (0, 40, 5000):
