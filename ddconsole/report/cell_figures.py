@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
-from ddconsole.core.figures import Summary
+from ddconsole.core.figures import Summary, sum_by_position
 from ddconsole.core.records import Acceptance, RequestOutcome
 from ddconsole.report.read_attempt import ReadAttempt, RequestFigures
 from ddconsole.report.result_set import PERCENTILES, CellFigures, Distribution, TurnFigures
@@ -79,6 +79,7 @@ def merged_acceptance(parts: Sequence[Acceptance | None]) -> Acceptance | None:
         drafted=None,
         accepted=None,
         source=known[0].source if len(sources) == 1 else "counters",
+        accepted_at=sum_by_position([one.accepted_at for one in known]),
     )
 
 

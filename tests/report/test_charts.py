@@ -175,6 +175,31 @@ def test_acceptance_bins_hold_every_request_once(ct200: SampleRun, ct200_results
     assert values(chart.panels[0].curves[0]) == pytest.approx(shares, abs=0.02)
 
 
+def test_acceptance_is_that_of_the_steps_where_every_engine_told_positions(ct200: SampleRun) -> None:
+    def told(record: RequestRecord) -> RequestRecord:
+        if record.acceptance is None:
+            return record
+        steps = record.acceptance.steps or 0
+        return replace(record, acceptance=replace(record.acceptance, accepted_at=(steps, steps // 2)))
+
+    files = {
+        key: replace(file, requests=tuple(told(one) for one in file.requests)) for key, file in ct200.attempts.items()
+    }
+    result = result_set(ct200.state, attempts_in_memory(files))
+    chart = chart_of(result, "fig-acceptance-tp1")
+    drawn = values(chart.panels[0].curves[0])
+    steps = [
+        one.acceptance.steps or 0
+        for file in files.values()
+        if (file.deployment["method"], file.deployment["tensor_parallel"]) == ("dflash", 1)
+        for one in file.requests
+        if one.acceptance
+    ]
+    halves = sum(one // 2 for one in steps)
+    assert chart.panels[0].x.names == ("1", "2", "3")
+    assert drawn == pytest.approx({0: 0.0, 1: 1 - halves / sum(steps), 2: halves / sum(steps)})
+
+
 def test_equal_outputs_stand_beside_the_budget(ct200: SampleRun) -> None:
     def other(record: RequestRecord, method: str) -> RequestRecord:
         is_other = method == "ddtree-b64" and record.prompt == "code"

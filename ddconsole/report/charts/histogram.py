@@ -1,8 +1,9 @@
-"""How acceptance is spread over requests, beside its mean."""
+"""How acceptance is spread, beside its mean: over verify steps where the engines told them, else over requests."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from ddconsole.core.figures import sum_by_position
 from ddconsole.report.charts.method_curves import marks_of, places, role_of
 from ddconsole.report.result_set import CellResult, ResultSet
 from ddconsole.report.series import Axis, Chart, Curve, Panel, Point, Shape, in_parts
@@ -20,6 +21,10 @@ def acceptance_charts(result: ResultSet) -> Iterator[Chart]:
         for cell in result.counted():
             if cell.tensor_parallel == size and cell.figures and cell.figures.request_acceptance:
                 by_method.setdefault(cell.method, []).append(cell)
+        steps = {name: _steps(cells) for name, cells in by_method.items()}
+        if steps and all(steps.values()):
+            yield from _step_charts(result, size, by_method, steps)
+            continue
         lengths = {name: _lengths(cells) for name, cells in by_method.items()}
         if not lengths:
             continue
@@ -41,6 +46,46 @@ def acceptance_charts(result: ResultSet) -> Iterator[Chart]:
         yield from in_parts(chart, _PANELS)
 
 
+def _steps(cells: Sequence[CellResult]) -> tuple[int, ...]:
+    """Verify steps by how many tokens they gave, from one on; empty where an engine did not tell positions."""
+    told = [cell.figures.acceptance.histogram for cell in cells if cell.figures and cell.figures.acceptance]
+    return (sum_by_position(told) if len(told) == len(cells) else None) or ()
+
+
+def _step_charts(
+    result: ResultSet, size: int, by_method: Mapping[str, Sequence[CellResult]], steps: Mapping[str, Sequence[int]]
+) -> Iterator[Chart]:
+    """Where engines told how far each verify step came: the share of the steps by their tokens."""
+    most = max(map(len, steps.values()))
+    names = tuple(str(tokens) for tokens in range(1, most + 1))
+    x = Axis("tokens of a verify step", ticks=tuple(float(place) for place in range(most)), names=names)
+    panels = []
+    for method, cells in by_method.items():
+        counts = [*steps[method], *[0] * (most - len(steps[method]))]
+        points = tuple(Point(place, Estimate(count / sum(counts))) for place, count in enumerate(counts))
+        curve = Curve(method, role_of(result, cells[0]), places(result)[method], points)
+        panels.append(Panel(_title(method, cells), x, Axis("share of verify steps"), (curve,), Shape.BARS))
+    shown = tuple(cell for cells in by_method.values() for cell in cells)
+    chart = Chart(
+        name=f"fig-acceptance-tp{size}",
+        caption=(
+            f"Tokens of a verify step (accepted drafts and the bonus token), tensor-parallel size {size}, all "
+            "workloads together: the share of the steps."
+        ),
+        panels=tuple(panels),
+        cells=shown,
+        left_out="Methods whose engine tells no verify steps per request.",
+        marks=marks_of(shown),
+    )
+    yield from in_parts(chart, _PANELS)
+
+
+def _title(method: str, cells: Sequence[CellResult]) -> str:
+    steps = sum(c.figures.acceptance.steps or 0 for c in cells if c.figures and c.figures.acceptance)
+    tokens = sum(c.figures.acceptance.tokens for c in cells if c.figures and c.figures.acceptance)
+    return f"{method}, τ = {tokens / steps:.2f}" if steps else method
+
+
 def _lengths(cells: Sequence[CellResult]) -> list[float]:
     return [length for cell in cells if cell.figures for length in cell.figures.request_acceptance]
 
@@ -50,8 +95,6 @@ def _panel(result: ResultSet, cells: Sequence[CellResult], lengths: Sequence[flo
     counts = [0] * (len(edges) - 1)
     for one in lengths:
         counts[min(int((one - edges[0]) / (edges[1] - edges[0]) + 1e-9), len(counts) - 1)] += 1
-    steps = sum(c.figures.acceptance.steps or 0 for c in cells if c.figures and c.figures.acceptance)
-    tokens = sum(c.figures.acceptance.tokens for c in cells if c.figures and c.figures.acceptance)
     points = tuple(Point(place, Estimate(count / len(lengths))) for place, count in enumerate(counts))
     curve = Curve(method, role_of(result, cells[0]), places(result)[method], points)
     x = Axis(
@@ -59,8 +102,7 @@ def _panel(result: ResultSet, cells: Sequence[CellResult], lengths: Sequence[flo
         ticks=tuple(float(place) for place in range(len(counts))),
         names=tuple(f"{edge:g}" for edge in edges[:-1]),
     )
-    mean = f", τ = {tokens / steps:.2f}" if steps else ""
-    return Panel(f"{method}{mean}", x, Axis("share of requests"), (curve,), Shape.BARS)
+    return Panel(_title(method, cells), x, Axis("share of requests"), (curve,), Shape.BARS)
 
 
 def _edges(lengths: Sequence[float]) -> list[float]:
