@@ -89,7 +89,7 @@ def _panel(panel: Panel, place: _Place, chart: Chart, legend: Sequence[dict[str,
         "options": list(_options(panel, place, chart, legend)),
         "bands": [
             {
-                "low": _number(band.low),
+                "low": _number(max(band.low, min(panel.x.ticks) / _ROOM)),
                 "high": _number(min(band.high, max(panel.x.ticks) * _ROOM)),
                 "text": latex_text(band.text),
             }

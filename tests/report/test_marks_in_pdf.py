@@ -40,6 +40,8 @@ def test_each_mark_and_its_legend_stand_in_the_pdf(tmp_path: Path, *, simulated:
         assert " ".join(mark.legend.split()) in legend, mark
     assert all(("SIMULATED: not measured on hardware" in page) == simulated for page in pages)
     assert (Mark.SIMULATED.legend in legend) == simulated
+    panels = sum(path.read_text().count("nextgroupplot") for path in tmp_path.glob("fig-*.tex"))
+    assert text.count("SIMULATED") >= (panels if simulated else 0)
 
 
 @pytest.mark.tex
