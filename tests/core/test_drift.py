@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from journals import cell, created, deployment, entries
 
+from ddconsole.commands.cells import drift_lines
 from ddconsole.core import events as ev
 from ddconsole.core import states as st
 from ddconsole.core.cell_notes import doubts, measurement_lines
@@ -143,6 +144,7 @@ def test_every_cell_of_that_size_says_that_the_baseline_drifted() -> None:
     assert doubt.startswith("the baseline drifted: ar TP1 c001 50.0 to 47.0 tok/s over 4 launches")
     assert "c002" in other
     assert dict(measurement_lines(row, state))["drift"].startswith("50.0 to 47.0 tok/s over 4 launches")
+    assert [line.split(":")[0] for line in drift_lines(state)] == ["drift of ar TP1 c001", "drift of ar TP1 c002"]
 
 
 def test_drift_is_found_and_not_invented() -> None:
