@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -15,6 +16,7 @@ from sweeps import TREE_SERVER
 from tmux_shell import ROOT, TmuxShell, require_tmux
 
 from ddconsole.link.connect import connect
+from screens.confirm import KEYS_IGNORED_FOR
 
 pytestmark = [pytest.mark.tmux, pytest.mark.engine]
 
@@ -80,9 +82,10 @@ def test_a_gpu_that_hangs_is_named_and_nothing_waits_for_it(tmp_path_factory: py
         shell.press("3")
         shell.until(lambda: HANGS.search(shell.screen()))
         shell.press("q")
-        shell.until(lambda: "leave" in shell.screen())
+        shell.until(lambda: "Leave the console?" in shell.screen())
+        time.sleep(KEYS_IGNORED_FOR)
         shell.press("y")
-        shell.until(lambda: not psutil.pid_exists(pid), 10)
+        shell.until(lambda: not psutil.pid_exists(pid), 20)
     finally:
         shell.end()
         left = asyncio.run(end_agent(folder))  # the call still hangs
