@@ -1,6 +1,7 @@
 """The runs of this host: their folders, created and found again."""
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterable
@@ -20,6 +21,7 @@ from ddconsole.core.journal_line import read_lines
 from ddconsole.core.run_state import RunState
 from ddconsole.core.submission_json import submission_from_json
 from ddconsole.core.wire import RunSummary, Submission
+from ddconsole.probe.rehearsed import REHEARSAL_VARIABLE
 from ddconsole.runner.durable import sync_folder, write_json, write_whole
 from ddconsole.runner.run_directory import RunDirectory
 
@@ -144,3 +146,12 @@ def read_state(run: RunDirectory) -> RunState:
     """The state of a run that nobody conducts, from its journal."""
     entries, _ = read_lines(run.journal.read_bytes())
     return fold(entries)
+
+
+def is_rehearsed_elsewhere(run: RunDirectory) -> bool:
+    """Whether the run is a rehearsal on another simulated host: its clock, GPUs and faults are not this agent's."""
+    try:
+        environment = json.loads((run.path / "rehearsal.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(environment, dict) and environment.get(REHEARSAL_VARIABLE) != os.environ.get(REHEARSAL_VARIABLE)

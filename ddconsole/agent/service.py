@@ -25,6 +25,7 @@ from ddconsole.agent.presence import Presence
 from ddconsole.agent.run_store import (
     RunStore,
     first_events,
+    is_rehearsed_elsewhere,
     read_state,
     read_submission,
     summary_of,
@@ -136,7 +137,7 @@ class Service:
                 if tried is not None:
                     tried.add(run.path.name)
                 submission = read_submission(run)
-                if self._is_of_another_clock(submission):
+                if self._is_of_another_clock(submission) or is_rehearsed_elsewhere(run):
                     continue
                 self._explain(self._conduct(run, submission))
             except JournalHeld:

@@ -19,6 +19,7 @@ from ddconsole.link.client import AgentError, LinkLost
 from ddconsole.link.connect import connect
 from ddconsole.link.handshake import version_note
 from ddconsole.link.http_client import HttpAgentClient
+from ddconsole.rehearsal.state import REHEARSAL_VARIABLE
 
 
 class UsageProblem(Exception):
@@ -43,11 +44,11 @@ async def agent_of(
 
     Args:
         host: `local`, an ssh alias, or user@host:port.
-        rehearsal: the environment of a rehearsal: it has an agent of its own, with a clock of its own.
+        rehearsal: the environment of a rehearsal: it has an agent of its own, with its own clock, host and faults.
         choice: what the plan says about the host's agent; what an earlier one said where nothing is said.
         say: name the stages on standard error while they take their time.
     """
-    state = state_home() / ("rehearsal" if rehearsal is not None else "local")
+    state = state_home() / "local" if rehearsal is None else rehearsal_agent(rehearsal)
     local = host == "local"
     chosen = HostChoice() if local else host_choice(host, choice or HostChoice())
     client = await connect(
@@ -135,6 +136,11 @@ def state_on_disk(folder: Path) -> RunState:
     if damage is not None and not damage.torn_tail:
         print(f"ddconsole: {folder.name}: line {damage.line} of the journal is damaged", file=sys.stderr)
     return fold(entries)
+
+
+def rehearsal_agent(environment: Mapping[str, str]) -> Path:
+    """Where the agent of a rehearsal keeps its things: with its simulated host, so no other rehearsal meets it."""
+    return Path(environment[REHEARSAL_VARIABLE]) / "agent"
 
 
 def rehearsal_of(folder: Path) -> Mapping[str, str] | None:

@@ -101,7 +101,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 async def _end_agent(folder: Path) -> None:
     try:
-        client = await connect("local", state_directory=str(folder / "state" / "ddconsole" / "rehearsal"))
+        client = await connect(
+            "local", state_directory=str(folder / "state" / "ddconsole" / "rehearsal" / "hosts" / "faulty" / "agent")
+        )
     except AgentError:
         return
     hello = await client.hello()
