@@ -23,6 +23,7 @@ _ROLES = {
     Verdict.IMPROVED: Role.GOOD,
     Verdict.PERHAPS_WORSE: Role.WARN,
     Verdict.PERHAPS_BETTER: Role.LIVE,
+    Verdict.CANNOT_BE_TOLD: Role.DIM,
     Verdict.UNCHANGED: Role.DIM,
 }
 _GLYPHS = {
@@ -30,6 +31,7 @@ _GLYPHS = {
     Verdict.IMPROVED: "▲",
     Verdict.PERHAPS_WORSE: "▽",
     Verdict.PERHAPS_BETTER: "△",
+    Verdict.CANNOT_BE_TOLD: "?",
     Verdict.UNCHANGED: "=",
 }
 _ABOUT_FIGURES = 54

@@ -5,7 +5,8 @@ have. Of hundreds of cells some intervals miss 1 by chance: twenty in four hundr
 improved only where it is found by the procedure of Benjamini and Hochberg at 5 % ("Controlling the False Discovery
 Rate", Journal of the Royal Statistical Society B 57, 1995): of all cells that are told as changed, one in twenty at
 most is expected to be none. Servers (all cells of a method at a tensor-parallel size) are judged in the same way among
-themselves. A change below `least` is no news, however certain.
+themselves. A change below `least` is no news, however certain. On fewer launches than an interval needs nothing is
+certain: a change is told as *perhaps* where every prompt says so, else as one that cannot be told.
 """
 
 import math
@@ -45,8 +46,10 @@ class Verdict(StrEnum):
     """Its own interval says so and its server as a whole regressed, though of so many cells it is not certain; or
     every prompt says so on fewer than three launches, which may differ as much."""
     PERHAPS_BETTER = "perhaps better"
+    CANNOT_BE_TOLD = "cannot be told"
+    """The figure is another one, on fewer launches than an interval needs, and the prompts do not agree on it."""
     UNCHANGED = "unchanged"
-    """No change is seen: none there, or none that these launches can show."""
+    """Within `least`; or the launches have an interval, and it shows no change."""
 
 
 _PERHAPS = {Verdict.REGRESSED: Verdict.PERHAPS_WORSE, Verdict.IMPROVED: Verdict.PERHAPS_BETTER}
@@ -200,7 +203,7 @@ def _verdict(ratio: Estimate, p: float | None, figure: Figure, limit: float, lea
     if p is not None:
         return verdict if p <= limit else Verdict.UNCHANGED
     if ratio.low is None or ratio.high is None or ratio.low <= 1 <= ratio.high:
-        return Verdict.UNCHANGED
+        return Verdict.CANNOT_BE_TOLD
     return _PERHAPS[verdict]
 
 

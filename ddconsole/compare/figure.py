@@ -15,11 +15,12 @@ from ddconsole.report.table import fitted_text
 _ROWS = 28
 """Servers in one figure."""
 _DECIMALS = 4
-_STYLES = {
-    True: ("changed cell", "draw=black,fill=ddcC"),
-    False: ("unchanged cell", "draw=black!45,fill=white"),
-}
-"""By whether the cell changed: name and look, apart in grey too."""
+_STYLES = (
+    ("changed cell", "draw=black,fill=ddcC", frozenset(Verdict) - {Verdict.CANNOT_BE_TOLD, Verdict.UNCHANGED}),
+    ("cannot be told", "draw=black!45,fill=black!30", frozenset({Verdict.CANNOT_BE_TOLD})),
+    ("unchanged cell", "draw=black!45,fill=white", frozenset({Verdict.UNCHANGED})),
+)
+"""Name, look and verdicts of the cells' dots, apart in grey too."""
 
 
 def comparison_figures(comparison: Comparison, compared: Compared) -> Iterator[Fragment]:
@@ -48,8 +49,8 @@ def _figure(comparison: Comparison, compared: Compared, servers: Sequence[Server
         rows=[{"name": fitted_text(one.label, 26, "4.2cm")} for one in servers],
         cells=[
             {"name": name, "style": style, "dots": dots}
-            for changed, (name, style) in _STYLES.items()
-            if (dots := [_dot(one, place) for one in shown if (one.verdict is not Verdict.UNCHANGED) == changed])
+            for name, style, verdicts in _STYLES
+            if (dots := [_dot(one, place) for one in shown if one.verdict in verdicts])
         ],
         servers=[_server_dot(one, row) for row, one in enumerate(servers)],
         simulated=comparison.simulated,

@@ -22,7 +22,7 @@ _ROWS = 46
 """Rows of figures on one page."""
 
 Row = TypeVar("Row")
-CHANGED = (Verdict.REGRESSED, Verdict.IMPROVED, Verdict.PERHAPS_WORSE, Verdict.PERHAPS_BETTER)
+CHANGED = (Verdict.REGRESSED, Verdict.IMPROVED, Verdict.PERHAPS_WORSE, Verdict.PERHAPS_BETTER, Verdict.CANNOT_BE_TOLD)
 """Verdicts that have a table, in its order."""
 
 
@@ -101,7 +101,9 @@ def server_tables(comparison: Comparison, compared: Compared) -> Iterator[Fragme
             row_text(
                 [
                     latex_text(one.label, breakable=True),
-                    column.cell(_percentage(one.ratio.value), bold=one.verdict is not Verdict.UNCHANGED),
+                    column.cell(
+                        _percentage(one.ratio.value), bold=one.verdict in (Verdict.REGRESSED, Verdict.IMPROVED)
+                    ),
                     _range(one.ratio),
                     latex_text(cells_text(one)),
                 ]
@@ -130,7 +132,7 @@ def server_tables(comparison: Comparison, compared: Compared) -> Iterator[Fragme
 
 
 def cell_tables(comparison: Comparison, compared: Compared) -> Iterator[Fragment]:
-    """The cells that changed, regressions first; none where none did."""
+    """The cells that are not told as unchanged, regressions first; none where there are none."""
     changed = [one for verdict in CHANGED for one in compared.of(verdict)]
     scale, decimals = compared.figure.scale, compared.figure.decimals
     old = number_column([one.old.value * scale for one in changed], decimals)
@@ -167,10 +169,12 @@ def cell_tables(comparison: Comparison, compared: Compared) -> Iterator[Fragment
 
 
 def _cells_caption(comparison: Comparison, compared: Compared) -> str:
-    unchanged = len(compared.of(Verdict.UNCHANGED))
+    unchanged, unsure = (len(compared.of(one)) for one in (Verdict.UNCHANGED, Verdict.CANNOT_BE_TOLD))
     return (
-        f"{_figure_words(compared)} of the cells that changed by {comparison.least * 100:g}\\,\\% or more; "
-        f"{unchanged} of {len(compared.differences)} did not. Square brackets: 95\\,\\% interval over launches, of the "
+        f"{_figure_words(compared)} of the cells that are not told as unchanged; {unchanged} of "
+        f"{len(compared.differences)} are: within {comparison.least * 100:g}\\,\\%, or their interval shows no "
+        + (f"change. Of {unsure} it cannot be told: too few launches for an interval. " if unsure else "change. ")
+        + "Square brackets: 95\\,\\% interval over launches, of the "
         "prompts that both runs have; round brackets: range of the prompts' ratios within fewer than three launches, "
         "no interval. Regressed and improved: found at a false discovery rate of 5\\,\\% over all cells. "
         "$n$: launches in A and B. d: disturbed in either."

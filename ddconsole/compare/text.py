@@ -10,7 +10,7 @@ from ddconsole.compare.comparison import Compared, Comparison, OneSided
 from ddconsole.compare.differences import Difference, ServerDifference, Verdict
 from ddconsole.compare.side import ComparedCell, Figure, Side
 from ddconsole.core.visible_text import visible_line
-from ddconsole.report.statistics import Estimate, Sureness
+from ddconsole.report.statistics import LAUNCHES_FOR_AN_INTERVAL, Estimate, Sureness
 
 NOTHING = "–"
 """In place of a value that is not there."""
@@ -104,7 +104,7 @@ def place_text(change: Change) -> str:
 
 
 def figure_lines(comparison: Comparison, compared: Compared, everything: bool) -> list[str]:
-    """The cells of one figure: regressed, improved, perhaps, unchanged."""
+    """The cells of one figure: regressed, improved, perhaps, what cannot be told, unchanged."""
     count = len(compared.differences)
     if not count:
         return [f"{compared.figure.title}: no cell has it in both"]
@@ -119,8 +119,12 @@ def figure_lines(comparison: Comparison, compared: Compared, everything: bool) -
         if some:
             lines.append(f"  {verdict.value}: {len(some)}; {_why_perhaps(some)}")
             lines += table_lines(some, compared.figure)
+    unsure = compared.of(Verdict.CANNOT_BE_TOLD)
+    if unsure:
+        lines.append(f"  {Verdict.CANNOT_BE_TOLD.value}: {len(unsure)}; {why_not_told(unsure)}")
+        lines += table_lines(unsure, compared.figure)
     unchanged = compared.of(Verdict.UNCHANGED)
-    lines.append(f"  unchanged: {len(unchanged)}{_how_sure(unchanged)}")
+    lines.append(f"  unchanged: {len(unchanged)}{_how_sure(unchanged, comparison.least * 100)}")
     if everything:
         lines += table_lines(unchanged, compared.figure)
     if comparison.other_prompts:
@@ -128,12 +132,21 @@ def figure_lines(comparison: Comparison, compared: Compared, everything: bool) -
     return lines
 
 
+def why_not_told(some: Sequence[Difference]) -> str:
+    """`one launch, an interval needs three`; of several cells the fewest launches and the most."""
+    fewest = sorted({min(one.launches) for one in some})
+    ends = [str(fewest[0])] if len(fewest) == 1 else [str(fewest[0]), str(fewest[-1])]
+    return f"{' to '.join(ends)} launch{'' if fewest == [1] else 'es'}, an interval needs {LAUNCHES_FOR_AN_INTERVAL}"
+
+
 def _why_perhaps(some: Sequence[Difference]) -> str:
     reasons = {
         "each interval alone says so and so does the server as a whole; of so many cells that is not certain": any(
             one.p is not None for one in some
         ),
-        "fewer than three launches, which may differ as much": any(one.p is None for one in some),
+        "every prompt says so on fewer than three launches, which may differ as much": any(
+            one.p is None for one in some
+        ),
     }
     return "; or ".join(text for text, holds in reasons.items() if holds)
 
@@ -149,8 +162,8 @@ def _range_words(differences: Sequence[Difference]) -> str:
     return ", ".join([*words, "same prompts" if not unpaired else "same prompts where there are any"])
 
 
-def _how_sure(unchanged: Sequence[Difference]) -> str:
-    """How large a change could hide in cells that are told as unchanged."""
+def _how_sure(unchanged: Sequence[Difference], least: float) -> str:
+    """How large a change could hide in cells that are told as unchanged; `least` in percent."""
     reaches = [
         max(abs(one.ratio.low - 1), abs(one.ratio.high - 1))
         for one in unchanged
@@ -162,7 +175,7 @@ def _how_sure(unchanged: Sequence[Difference]) -> str:
         reaches.sort()
         words.append(f"half of them within ±{reaches[len(reaches) // 2]:.1%}, all within ±{reaches[-1]:.1%}")
     if unsure:
-        words.append(f"{unsure} without an interval")
+        words.append(f"{unsure} without an interval, each within {least:.3g} %")
     return f"; {', '.join(words)}" if words else ""
 
 

@@ -8,8 +8,11 @@ from ddconsole.cli import main
 from ddconsole.compare.comparison import Comparison, compare
 from ddconsole.compare.differences import Verdict
 from ddconsole.compare.facts import NO_FILES, RunFiles
+from ddconsole.compare.read import compare_folders
 from ddconsole.compare.side import Side, side_of
 from ddconsole.report.attempt_reader import attempts_in_memory
+from screens.compare_text import comparison_page
+from screens.spans import plain
 from tests.compare.changed_runs import Recipe, made, points
 from tests.report.sample_runs import SampleRun
 
@@ -112,6 +115,26 @@ def test_with_one_launch_nothing_is_certain(first: SampleRun) -> None:
     assert labels(comparison, Verdict.PERHAPS_WORSE) >= {f"ddtree-b15 TP1 {point.label}" for point in points("five")}
     assert not comparison.is_worse("output_rate")
     assert {cell.p for cell in comparison.compared("output_rate").differences} == {None}
+
+
+def test_what_one_launch_cannot_tell_is_not_called_unchanged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = made(replace(FIRST, launches=1)).write(tmp_path / "first")
+    slower = {method: 0.62 for method in FIRST.methods}
+    second = made(replace(FIRST, run="second", launches=1, slower=slower)).write(tmp_path / "second")
+    rates = compare_folders(first, second)[0].compared("server_rate")
+    assert {one.verdict for one in (*rates.differences, *rates.servers)} == {Verdict.CANNOT_BE_TOLD}
+    assert main(["compare", str(first), str(second), "--figure", "server_rate", "--latex", str(tmp_path / "tex")]) == 0
+    out = capsys.readouterr().out
+    assert "  cannot be told: 24; 1 launch, an interval needs 3" in out
+    assert "  unchanged: 0" in out
+    assert "0 of 24 are: within" in (tmp_path / "tex" / "compare.tex").read_text()
+    page = [
+        plain(one) for one in comparison_page(compare_folders(first, second)[0], "server_rate", 80, everything=True)
+    ]
+    assert len([one for one in page if one.startswith(" ? ")]) == 24 + 6
+    assert not [one for one in page if one.startswith(" = ")]
 
 
 def test_an_argument_that_the_plan_does_not_name_is_told_as_such(first: SampleRun) -> None:
