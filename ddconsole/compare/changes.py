@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ddconsole.compare.facts import WHOLE, Section, deployment_facts, flat
-from ddconsole.compare.side import ComparedCell, Side
+from ddconsole.compare.side import ComparedCell, Place, Side
+from ddconsole.compare.workload_facts import workload_facts
 
 ARGUMENTS = "server"
 
@@ -78,10 +79,11 @@ def changes_between(before: Side, after: Side, pairs: Sequence[Pair]) -> Changes
     """
     tally = _Tally()
     _compare_sections(tally, before.sections, after.sections)
+    _compare_plans(tally, before.cells, after.cells)
     _compare_workloads(tally, pairs, same_protocol=_protocol_launches(before) == _protocol_launches(after))
-    servers = {(one.deployment.id, other.deployment.id): (one, other) for one, other in pairs}
-    _compare_servers(tally, before, after, list(servers.values()))
-    everyone = {one.deployment.label for one, _ in servers.values()}
+    servers = _servers_of_both(before, after, pairs)
+    _compare_servers(tally, before, after, servers)
+    everyone = {one.deployment.label for one, _ in servers}
     found = [
         Change(about, name, old, new, where_text([one for one in where if one], everyone), note)
         for (about, name, old, new, note), where in tally.changes.items()
@@ -116,6 +118,63 @@ def _compare_sections(tally: _Tally, before: Sequence[Section], after: Sequence[
 
 def _protocol_launches(side: Side) -> str | None:
     return next((one.facts.get("launches") for one in side.sections if one.name == "protocol"), None)
+
+
+def _servers_of_both(before: Side, after: Side, pairs: Sequence[Pair]) -> list[Pair]:
+    """A cell of each server on both sides: of one place where they have one in common, else any."""
+    found = {(one.deployment.id, other.deployment.id): (one, other) for one, other in pairs}
+    paired = {one.deployment.label for one, _ in found.values()}
+    rest = {other.deployment.label: other for other in after.cells.values() if other.deployment.label not in paired}
+    for one in before.cells.values():
+        other = rest.pop(one.deployment.label, None)
+        if other is not None:
+            found[one.deployment.id, other.deployment.id] = (one, other)
+    return list(found.values())
+
+
+def _compare_plans(tally: _Tally, before: Mapping[Place, ComparedCell], after: Mapping[Place, ComparedCell]) -> None:
+    """Servers, workloads with their axes, and what is left out. A second cell in one place is none of the plan's."""
+    old, new = ({place: one for place, one in cells.items() if not place[3]} for cells in (before, after))
+    labels = [list(dict.fromkeys(one.deployment.label for one in side.values())) for side in (old, new)]
+    gone, added = (
+        ", ".join(label for label in mine if label not in others) for mine, others in (labels, reversed(labels))
+    )
+    tally.compare("plan", "servers", gone or None, added or None)
+    facts = workload_facts(old.values()), workload_facts(new.values())
+    for workload in dict.fromkeys((*facts[0], *facts[1])):
+        axes = facts[0].get(workload), facts[1].get(workload)
+        if axes[0] is None or axes[1] is None:
+            tally.compare("plan", f"workload {workload}", _axes_text(axes[0]), _axes_text(axes[1]))
+            continue
+        for name in dict.fromkeys((*axes[0], *axes[1])):
+            tally.compare("plan", name, axes[0].get(name), axes[1].get(name), f"workload {workload}")
+    same = {workload for workload, axes in facts[0].items() if facts[1].get(workload) == axes}
+    _compare_skips(tally, [(one, new[place]) for place, one in old.items() if place in new])
+    for place in dict.fromkeys((*old, *new)):
+        one, other = old.get(place), new.get(place)
+        cell = (one or other) if one is None or other is None else None
+        if cell and cell.point.workload in same and all(cell.deployment.label in side for side in labels):
+            tally.compare("plan", "cells", *(each and each.point.label for each in (one, other)), cell.deployment.label)
+
+
+def _axes_text(axes: Mapping[str, str] | None) -> str | None:
+    return (
+        None
+        if axes is None
+        else "; ".join(axes[name] for name in ("concurrency", "rate", "max_tokens") if name in axes)
+    )
+
+
+def _compare_skips(tally: _Tally, pairs: Sequence[Pair]) -> None:
+    """What the rules of both plans leave out, by what they say."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for one, other in pairs:
+        if one.left_out != other.left_out:
+            words = [f"skipped: {cell.left_out}" if cell.left_out else "measured" for cell in (one, other)]
+            said.setdefault((words[0], words[1]), []).append(one.deployment.label)
+    for (old, new), labels in said.items():
+        for label in labels:
+            tally.tell("plan", f"skip rule, {len(labels)} cell{'' if len(labels) == 1 else 's'}", old, new, label)
 
 
 def _compare_workloads(tally: _Tally, pairs: Iterable[Pair], *, same_protocol: bool) -> None:

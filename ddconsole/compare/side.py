@@ -8,7 +8,7 @@ import numpy as np
 
 from ddconsole.compare.facts import RunFiles, Section, flat_arguments, sections_of
 from ddconsole.core.run_state import RunState
-from ddconsole.core.states import CellPhase
+from ddconsole.core.states import CellPhase, Skipped
 from ddconsole.core.sweep import Deployment, WorkloadPoint
 from ddconsole.report.attempt_reader import AttemptLoader
 from ddconsole.report.read_attempt import RequestFigures
@@ -67,6 +67,8 @@ class ComparedCell:
     """By the figure's id; one without any value is not there."""
     flagged: bool
     reasons: tuple[str, ...]
+    left_out: str = ""
+    """Why the plan skips it; empty where it does not."""
 
     @property
     def label(self) -> str:
@@ -135,7 +137,7 @@ def side_of(state: RunState, load: AttemptLoader, files: RunFiles) -> Side:
 
 
 def _cell(one: UsableAttempts, taken: Mapping[Place, ComparedCell]) -> ComparedCell:
-    cell, deployment = one.row.cell, one.deployment
+    cell, deployment, state = one.row.cell, one.deployment, one.row.state
     number = 0
     while (place := (deployment.method, deployment.tensor_parallel, point_key(cell.point), number)) in taken:
         number += 1
@@ -145,11 +147,12 @@ def _cell(one: UsableAttempts, taken: Mapping[Place, ComparedCell]) -> ComparedC
         deployment=deployment,
         point=cell.point,
         rounds=cell.rounds,
-        phase=one.row.state.phase,
+        phase=state.phase,
         launches=tuple(sorted({attempt.launch for attempt in one.attempts})),
         observed=_observed(one),
         flagged=one.flagged,
         reasons=tuple(dict.fromkeys(one.reasons)),
+        left_out=state.because if isinstance(state, Skipped) and state.by == "plan" else "",
     )
 
 

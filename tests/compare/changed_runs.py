@@ -29,15 +29,20 @@ class Recipe:
     """Another number, other noise of the launches."""
     failing: tuple[str, ...] = ()
     """Cells whose attempts fail."""
+    skipped: tuple[str, ...] = ()
+    """Cells that the plan leaves out."""
+    late: tuple[str, ...] = ()
+    """Cells that the deadline leaves out."""
+    lengths: tuple[int, ...] = (256, 1024)
     simulated: bool = False
     model: str = "9b1d" * 16
     plan_sha256: str = "5e" * 32
     prompts: str = "five"
 
 
-def points(prompts: str) -> list[WorkloadPoint]:
+def points(prompts: str, lengths: tuple[int, ...] = (256, 1024)) -> list[WorkloadPoint]:
     """Two lengths, two concurrencies."""
-    found = [WorkloadPoint("generate", "single", prompts, 1, length, 2, 5, Sampling()) for length in (256, 1024)]
+    found = [WorkloadPoint("generate", "single", prompts, 1, length, 2, 5, Sampling()) for length in lengths]
     loops = [WorkloadPoint("concurrency", "closed-loop", prompts, c, 512, 1, 5 * c, Sampling()) for c in (2, 4)]
     return found + loops
 
@@ -49,7 +54,7 @@ def made(recipe: Recipe) -> SampleRun:
         _deployment(f"d{number:02}", method, size, recipe)
         for number, (method, size) in enumerate(((m, s) for m in recipe.methods for s in recipe.sizes), start=1)
     ]
-    places = [(deployment, point) for deployment in deployments for point in points(recipe.prompts)]
+    places = [(deployment, point) for deployment in deployments for point in points(recipe.prompts, recipe.lengths)]
     cells = [
         Cell(f"c{number:03}", deployment.id, point, rounds=recipe.launches)
         for number, (deployment, point) in enumerate(places, start=1)
@@ -66,6 +71,9 @@ def made(recipe: Recipe) -> SampleRun:
         simulated=recipe.simulated,
         protocol={"launches": recipe.launches, "retries": 2, "failure_limit": 0.01},
     )
+    for names, by, because in ((recipe.skipped, "plan", "too slow"), (recipe.late, "deadline", "no time is left")):
+        if names:
+            sample.tell(ev.CellsSkipped(names, by, because))
     launch = 0
     for round_ in range(1, recipe.launches + 1):
         for deployment in deployments:
@@ -88,6 +96,8 @@ def _deployment(name: str, method: str, size: int, recipe: Recipe) -> Deployment
 
 
 def _attempt(sample: SampleRun, cell: Cell, deployment: Deployment, launch: int, round_: int, recipe: Recipe) -> None:
+    if cell.id in (*recipe.skipped, *recipe.late):
+        return
     if cell.id in recipe.failing:
         if round_ == 1:
             failed = ev.AttemptFailed(cell.id, 1, launch, "OOM", "CUDA out of memory", retry="never")

@@ -121,7 +121,7 @@ def test_what_one_launch_cannot_tell_is_not_called_unchanged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = made(replace(FIRST, launches=1)).write(tmp_path / "first")
-    slower = {method: 0.62 for method in FIRST.methods}
+    slower = dict.fromkeys(FIRST.methods, 0.62)
     second = made(replace(FIRST, run="second", launches=1, slower=slower)).write(tmp_path / "second")
     rates = compare_folders(first, second)[0].compared("server_rate")
     assert {one.verdict for one in (*rates.differences, *rates.servers)} == {Verdict.CANNOT_BE_TOLD}
@@ -169,6 +169,23 @@ def test_cells_of_one_run_only_are_listed_and_a_failed_one_is_lost(first: Sample
     back = compared(second, first)
     assert back.lost == []
     assert len([one for one in back.one_sided if not one.in_first]) == 9
+
+
+def test_workloads_and_servers_of_the_plans_are_among_the_changes(first: SampleRun) -> None:
+    longer = made(replace(FIRST, lengths=(512, 2048), sizes=(4,), args={"attention-backend": "fa3"}, noise=2))
+    found = {(one.about, one.name, one.before, one.after, one.where) for one in compared(first, longer).changes.found}
+    assert found == {
+        ("plan", "servers", "ar TP1, dflash TP1, ddtree-b15 TP1", None, ""),
+        ("plan", "max_tokens", "256, 1024", "512, 2048", "workload generate"),
+        ("server", "attention_backend", "triton", "fa3", "all servers"),
+    }
+
+
+def test_a_skip_rule_of_one_plan_is_among_the_changes(first: SampleRun) -> None:
+    second = made(replace(FIRST, skipped=("c001", "c002", "c005"), noise=2))
+    (change,) = compared(first, second).changes.found
+    assert (change.about, change.name, change.before) == ("plan", "skip rule, 3 cells", "measured")
+    assert (change.after, change.where) == ("skipped: too slow", "ar")
 
 
 def test_a_simulated_run_does_not_compare_with_a_measured_one(first: SampleRun) -> None:
