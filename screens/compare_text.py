@@ -9,6 +9,7 @@ from ddconsole.compare.text import (
     change_text,
     figures_text,
     local_time,
+    named_changes,
     notes_text,
     one_sided_groups,
     other_figure_lines,
@@ -75,8 +76,8 @@ def _side(side: Side) -> str:
 def _changes(comparison: Comparison, width: int) -> list[Line]:
     found = comparison.changes.found
     lines = [line((f" what changed: {len(found) or 'nothing'}", Role.TITLE))]
-    for one in found:
-        lines += _change(one, width)
+    for name, one in named_changes(found):
+        lines += _change(name, one, width)
     equal = ", ".join(f"{number} of {about}" for about, number in comparison.changes.equal.items())
     lines += labelled("equal", equal or "nothing", Role.DIM, width=width)
     if comparison.changes.one_sided:
@@ -85,9 +86,9 @@ def _changes(comparison: Comparison, width: int) -> list[Line]:
     return lines
 
 
-def _change(one: Change, width: int) -> list[Line]:
+def _change(name: str, one: Change, width: int) -> list[Line]:
     about = {"environment": "environ"}.get(one.about, one.about)
-    text = f"{one.name}: {change_text(one)}"
+    text = f"{name}: {change_text(one)}"
     place = place_text(one)
     lines = labelled(about, text, Role.ACCENT, width=width, most=4)
     return lines + (labelled("", place, Role.DIM, width=width) if place else [])

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from ddconsole.compare.facts import WHOLE, Section, deployment_facts, flat
 from ddconsole.compare.side import ComparedCell, Place, Side
 from ddconsole.compare.workload_facts import workload_facts
+from ddconsole.core.server_matrix import ALWAYS_SHOWN, FOLLOWS, SIZED
 
 ARGUMENTS = "server"
 
@@ -15,10 +17,8 @@ WITHOUT_EFFECT = "by the plan, without effect: both servers tell the same"
 
 _OF_ONE_LAUNCH = ("port", "served", "pid", "dist_init", "random_seed", "uuid", "path_hash", "log_file", "start_time")
 """Parts of the names of arguments that differ between any two launches."""
-_MEASURED_AT_START = frozenset({"max_total_num_tokens", "max_total_tokens", "kv_tokens", "max_mamba_cache_size"})
-"""Arguments that a server works out from the memory it finds."""
 _JITTER = 0.01
-"""The share by which such an argument differs between two starts of the same server."""
+"""The share by which what a cache holds differs between two starts of the same server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ class Change:
     where: str = ""
     """Which servers or workloads, in words; empty where it holds for the whole run."""
     note: str = ""
+    follows: tuple["Change", ...] = ()
+    """What is another only because this is: the plan does not name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +48,17 @@ class Changes:
     """What only one of the runs tells: no change can be seen there."""
 
 
+_Key: TypeAlias = tuple[str, str, str | None, str | None, str]
+"""Of a change: about, name, before, after, note."""
+
+
 @dataclass(slots=True)
 class _Tally:
     """Changes that are the same on several servers or workloads are one."""
 
-    changes: dict[tuple[str, str, str | None, str | None, str], dict[str, None]] = field(default_factory=dict)
+    changes: dict[_Key, dict[str, None]] = field(default_factory=dict)
+    following: dict[_Key, dict[_Key, dict[str, None]]] = field(default_factory=dict)
+    """By the change that they follow from, and where."""
     equal: dict[str, set[str]] = field(default_factory=dict)
     one_sided: dict[str, None] = field(default_factory=dict)
 
@@ -64,6 +72,18 @@ class _Tally:
     def tell(self, about: str, name: str, before: str | None, after: str | None, where: str, note: str = "") -> None:
         """It changed."""
         self.changes.setdefault((about, name, before, after, note), {})[where] = None
+
+    def found(self, everyone: set[str]) -> list[Change]:
+        """What follows from a change is under it."""
+        return [
+            _change(key, where, everyone, tuple(_change(*one, everyone) for one in self.following.get(key, {}).items()))
+            for key, where in self.changes.items()
+        ]
+
+
+def _change(key: _Key, where: Iterable[str], everyone: set[str], follows: tuple[Change, ...] = ()) -> Change:
+    about, name, before, after, note = key
+    return Change(about, name, before, after, where_text([one for one in where if one], everyone), note, follows)
 
 
 Pair = tuple[ComparedCell, ComparedCell]
@@ -84,10 +104,7 @@ def changes_between(before: Side, after: Side, pairs: Sequence[Pair]) -> Changes
     servers = _servers_of_both(before, after, pairs)
     _compare_servers(tally, before, after, servers)
     everyone = {one.deployment.label for one, _ in servers}
-    found = [
-        Change(about, name, old, new, where_text([one for one in where if one], everyone), note)
-        for (about, name, old, new, note), where in tally.changes.items()
-    ]
+    found = tally.found(everyone)
     told_by_plan = any(one.about == "plan" or (one.about == ARGUMENTS and one.note != NOT_BY_PLAN) for one in found)
     if before.plan_sha256 != after.plan_sha256 and not told_by_plan and before.cells.keys() == after.cells.keys():
         note = "the plan files differ in nothing that a run is made of"
@@ -195,13 +212,35 @@ def _compare_servers(tally: _Tally, before: Side, after: Side, servers: Sequence
     for one, other in servers:
         label = one.deployment.label
         old, new = deployment_facts(one.deployment), deployment_facts(other.deployment)
+        planned: list[_Key] = []
         for name in dict.fromkeys((*old, *new)):
             tally.compare("plan", name, old.get(name), new.get(name), label)
+            if old.get(name) != new.get(name):
+                planned.append(("plan", name, old.get(name), new.get(name), ""))
         plan = (_by_argument(flat(one.deployment.args)), _by_argument(flat(other.deployment.args)))
         told = (before.effective.get(one.deployment.id, {}), after.effective.get(other.deployment.id, {}))
         if bool(told[0]) != bool(told[1]):
             tally.one_sided["what the servers tell of themselves"] = None
-        _compare_arguments(tally, plan, told, label)
+        changed = _changed_arguments(tally, plan, told)
+        planned += [key for key in changed if key[4] not in (NOT_BY_PLAN, WITHOUT_EFFECT)]
+        for key in changed:
+            cause = _cause(key[1], planned) if key[4] == NOT_BY_PLAN else None
+            if cause is None:
+                tally.changes.setdefault(key, {})[label] = None
+            else:
+                tally.following.setdefault(cause, {}).setdefault((*key[:4], ""), {})[label] = None
+
+
+def _cause(name: str, planned: Sequence[_Key]) -> _Key | None:
+    """Of what the plan changed on a server, that from which an argument follows; None where it follows from none."""
+    sized = next((key for key in planned if key[:2] == ("plan", "sized for")), None)
+    if name in SIZED:
+        return sized
+    if name not in FOLLOWS:
+        return None
+    fraction = next((key for key in planned if ALWAYS_SHOWN.get(key[1]) == "memory fraction"), None)
+    draft = next((key for key in planned if key[1].startswith("speculati")), None)
+    return fraction or draft or sized or next(iter(planned), None)
 
 
 def _by_argument(flags: Mapping[str, str]) -> dict[str, str]:
@@ -209,13 +248,13 @@ def _by_argument(flags: Mapping[str, str]) -> dict[str, str]:
     return {name.lstrip("-").replace("-", "_"): value for name, value in flags.items()}
 
 
-def _compare_arguments(
+def _changed_arguments(
     tally: _Tally,
     plan: tuple[Mapping[str, str], Mapping[str, str]],
     told: tuple[Mapping[str, frozenset[str]], Mapping[str, frozenset[str]]],
-    label: str,
-) -> None:
+) -> list[_Key]:
     """Each argument once: with what the servers tell of it, and whether the plan says so."""
+    changed: list[_Key] = []
     both_tell = bool(told[0]) and bool(told[1])
     for name in dict.fromkeys((*plan[0], *plan[1], *(_together(told) if both_tell else ()))):
         if any(part in name.lower() for part in _OF_ONE_LAUNCH) and name not in plan[0] and name not in plan[1]:
@@ -227,30 +266,31 @@ def _compare_arguments(
             if run_with != (None, None) and planned[0] == planned[1]:
                 tally.one_sided[f"server {name}"] = None
             else:
-                _tell_argument(tally, name, planned, label, NOT_TOLD if both_tell else "")
+                changed += _argument(tally, name, planned, NOT_TOLD if both_tell else "")
         elif _is_the_same(name, run_with[0], run_with[1]):
-            _tell_argument(tally, name, planned, label, WITHOUT_EFFECT)
+            changed += _argument(tally, name, planned, WITHOUT_EFFECT)
         else:
             values = (_text(run_with[0]), _text(run_with[1]))
-            _tell_argument(tally, name, values, label, "" if planned[0] != planned[1] else NOT_BY_PLAN)
+            changed += _argument(tally, name, values, "" if planned[0] != planned[1] else NOT_BY_PLAN)
+    return changed
 
 
 def _together(told: tuple[Mapping[str, frozenset[str]], Mapping[str, frozenset[str]]]) -> list[str]:
     return list(dict.fromkeys((*told[0], *told[1])))
 
 
-def _tell_argument(tally: _Tally, name: str, values: tuple[str | None, str | None], label: str, note: str) -> None:
-    if values[0] == values[1]:
-        tally.equal.setdefault(ARGUMENTS, set()).add(name)
-    else:
-        tally.tell(ARGUMENTS, name, *values, label, note)
+def _argument(tally: _Tally, name: str, values: tuple[str | None, str | None], note: str) -> list[_Key]:
+    if values[0] != values[1]:
+        return [(ARGUMENTS, name, *values, note)]
+    tally.equal.setdefault(ARGUMENTS, set()).add(name)
+    return []
 
 
 def _is_the_same(name: str, before: frozenset[str], after: frozenset[str]) -> bool:
     """Whether what the servers told is no change: a value in common, or a figure of memory that is as good as equal."""
     if before & after:
         return True
-    if name not in _MEASURED_AT_START:
+    if name not in FOLLOWS:
         return False
     try:
         old, new = [float(one) for one in before], [float(one) for one in after]

@@ -8,7 +8,7 @@ import ddconsole
 from ddconsole.compare.comparison import Compared, Comparison
 from ddconsole.compare.differences import Difference, Verdict
 from ddconsole.compare.side import Side
-from ddconsole.compare.text import cells_text
+from ddconsole.compare.text import cells_text, named_changes
 from ddconsole.report.cell_fields import Field, csv_text
 from ddconsole.report.fragment import SIMULATED_LINE, Fragment, fill, utc
 from ddconsole.report.latex_text import comment_text, latex_text, number_text
@@ -49,30 +49,30 @@ def change_tables(comparison: Comparison) -> Iterator[Fragment]:
     """What changed in plan, environment and servers; none where nothing did."""
     specs = ["l", rf"{RAGGED}p{{3.2cm}}", rf"{RAGGED}p{{3.6cm}}", rf"{RAGGED}p{{3.6cm}}", rf"{RAGGED}p{{3.8cm}}"]
     head = [row_text(["", "What", "A", "B", "Where"])]
-    for number, some in _pages(comparison.changes.found, _LINES):
+    for number, some in _pages(list(named_changes(comparison.changes.found)), _LINES):
         rows = [
             row_text(
                 [
                     one.about,
-                    latex_text(one.name, breakable=True),
+                    latex_text(name, breakable=True),
                     latex_text(one.before, breakable=True) if one.before is not None else "--",
                     latex_text(one.after, breakable=True) if one.after is not None else "--",
                     latex_text("; ".join(part for part in (one.where, one.note) if part), breakable=True),
                 ],
                 "0.4ex",
             )
-            for one in some
+            for name, one in some
         ]
         twin: list[dict[str, Field]] = [
             {
                 "about": one.about,
-                "what": one.name,
+                "what": name,
                 "before": one.before,
                 "after": one.after,
                 "where": one.where,
                 "note": one.note,
             }
-            for one in some
+            for name, one in some
         ]
         caption = "What is different between the two runs beside their figures. " + _equal_words(comparison)
         yield Fragment(

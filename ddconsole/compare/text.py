@@ -1,7 +1,7 @@
 """A comparison in words: lines for a terminal, and JSON."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,7 +75,8 @@ def change_lines(comparison: Comparison) -> list[str]:
     """What changed around the figures, and how much did not."""
     changes = comparison.changes
     lines = [f"what changed ({len(changes.found)})" if changes.found else "what changed: nothing"]
-    lines += aligned([(one.about, one.name, change_text(one), place_text(one)) for one in changes.found], 2)
+    rows = [(one.about, name, change_text(one), place_text(one)) for name, one in named_changes(changes.found)]
+    lines += aligned(rows, 2)
     equal = ", ".join(f"{number} of {_equal_words(about)}" for about, number in changes.equal.items())
     lines.append(f"  equal: {equal or 'nothing'}")
     if changes.one_sided:
@@ -85,6 +86,13 @@ def change_lines(comparison: Comparison) -> list[str]:
 
 def _equal_words(about: str) -> str:
     return {"plan": "the plan", "environment": "the environment", "server": "the servers' arguments"}[about]
+
+
+def named_changes(found: Iterable[Change]) -> Iterator[tuple[str, Change]]:
+    """Each change with its name, and below it what follows from it."""
+    for change in found:
+        yield change.name, change
+        yield from ((f"follows: {one.name}", one) for one in change.follows)
 
 
 def change_text(change: Change) -> str:
@@ -304,7 +312,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "refusals": list(comparison.refusals),
         "least": comparison.least,
         "changes": [
-            {name: getattr(one, name) for name in ("about", "name", "before", "after", "where", "note")}
+            {**_change_json(one), "follows": [_change_json(other) for other in one.follows]}
             for one in comparison.changes.found
         ],
         "equal_facts": dict(comparison.changes.equal),
@@ -313,6 +321,10 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "measured_in_one_only": [_one_sided_json(one) for one in comparison.one_sided],
         "other_prompts": list(comparison.other_prompts),
     }
+
+
+def _change_json(one: Change) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in ("about", "name", "before", "after", "where", "note")}
 
 
 def _side_json(side: Side) -> dict[str, Any]:

@@ -35,9 +35,9 @@ ALWAYS_SHOWN: Mapping[str, str] = {
 
 NOT_TOLD = "not told"
 _SPECULATION = ("speculati", "branches")
-_FOLLOWS = frozenset({"max_total_num_tokens", "max_total_tokens", "kv_tokens", "max_mamba_cache_size"})
+FOLLOWS = frozenset({"max_total_num_tokens", "max_total_tokens", "kv_tokens", "max_mamba_cache_size"})
 """How much the cache holds: what the draft and its states leave of the memory, shown and not flagged."""
-_SIZED = frozenset({"max_running_requests", "effective_max_running_requests_per_dp", "max_num_seqs", "total_slots"})
+SIZED = frozenset({"max_running_requests", "effective_max_running_requests_per_dp", "max_num_seqs", "total_slots"})
 """Follow from the size that the plan's cells give a deployment."""
 _OF_ONE_LAUNCH = ("port", "served", "pid", "dist_init", "launch", "log_", "seed", "host", "time", "uuid")
 """Parts of names that differ between any two launches."""
@@ -161,7 +161,7 @@ def _difference(
         return Difference.NONE
     if name.lower().startswith(_SPECULATION) or not same_plan:
         return Difference.PLANNED
-    if name in _FOLLOWS or (name in _SIZED and len({one.size for one in compared}) > 1):
+    if name in FOLLOWS or (name in SIZED and len({one.size for one in compared}) > 1):
         return Difference.FOLLOWS
     return Difference.UNPLANNED
 

@@ -33,6 +33,8 @@ class Recipe:
     """Cells that the plan leaves out."""
     late: tuple[str, ...] = ()
     """Cells that the deadline leaves out."""
+    size: int = 8
+    """Requests that each server is sized for."""
     lengths: tuple[int, ...] = (256, 1024)
     simulated: bool = False
     model: str = "9b1d" * 16
@@ -92,7 +94,7 @@ def _deployment(name: str, method: str, size: int, recipe: Recipe) -> Deployment
         "dflash": Speculative("dflash", block_size=16),
         "ddtree-b15": Speculative("ddtree", budget=15, block_size=16),
     }.get(method)
-    return Deployment(name, method, size, 8, dict(recipe.args), {}, Placement(gpus, "numa"), speculative)
+    return Deployment(name, method, size, recipe.size, dict(recipe.args), {}, Placement(gpus, "numa"), speculative)
 
 
 def _attempt(sample: SampleRun, cell: Cell, deployment: Deployment, launch: int, round_: int, recipe: Recipe) -> None:

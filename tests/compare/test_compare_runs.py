@@ -144,6 +144,27 @@ def test_an_argument_that_the_plan_does_not_name_is_told_as_such(first: SampleRu
     assert change.note == "not by the plan"
 
 
+def test_what_follows_from_a_flag_or_a_size_is_told_once_under_it(first: SampleRun) -> None:
+    before = made(replace(FIRST, args={"mem-fraction-static": 0.8}, effective={"mem_fraction_static": 0.8}))
+    told = {"mem_fraction_static": 0.7, "max_total_num_tokens": 310_000}
+    after = made(replace(FIRST, args={"mem-fraction-static": 0.7}, effective=told, noise=2))
+    (change,) = compared(before, after).changes.found
+    assert (change.name, change.before, change.after, change.note) == ("mem_fraction_static", "0.8", "0.7", "")
+    assert {(one.name, one.after, one.note) for one in change.follows} == {("max_total_num_tokens", "310000", "")}
+
+    (change,) = compared(first, made(replace(FIRST, size=2, noise=2))).changes.found
+    assert (change.about, change.name, change.before, change.after) == ("plan", "sized for", "8", "2")
+    assert [(one.name, one.before, one.after, one.where) for one in change.follows] == [
+        ("max_running_requests", "8", "2", "all servers")
+    ]
+
+
+def test_what_a_cache_holds_follows_from_nothing_where_the_plan_is_the_same(first: SampleRun) -> None:
+    second = made(replace(FIRST, effective={"max_total_num_tokens": 310_000}, noise=2))
+    found = compared(first, second).changes.found
+    assert {(one.name, one.note) for one in found} == {("max_total_num_tokens", "not by the plan")}
+
+
 def test_a_flag_without_effect_is_told_as_such(first: SampleRun) -> None:
     other = replace(FIRST, args={"attention-backend": "fa3"}, effective={"attention_backend": "triton"}, noise=2)
     (change,) = compared(first, made(other)).changes.found
