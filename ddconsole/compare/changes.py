@@ -17,6 +17,8 @@ WITHOUT_EFFECT = "by the plan, without effect: both servers tell the same"
 
 _OF_ONE_LAUNCH = ("port", "served", "pid", "dist_init", "random_seed", "uuid", "path_hash", "log_file", "start_time")
 """Parts of the names of arguments that differ between any two launches."""
+_OR = " or "
+"""Between values that a server told on different launches."""
 _JITTER = 0.01
 """The share by which what a cache holds differs between two starts of the same server."""
 
@@ -76,9 +78,32 @@ class _Tally:
     def found(self, everyone: set[str]) -> list[Change]:
         """What follows from a change is under it."""
         return [
-            _change(key, where, everyone, tuple(_change(*one, everyone) for one in self.following.get(key, {}).items()))
+            _change(key, where, everyone, _following(self.following.get(key, {}), everyone))
             for key, where in self.changes.items()
         ]
+
+
+def _following(found: Mapping[_Key, Iterable[str]], everyone: set[str]) -> tuple[Change, ...]:
+    """Each argument once: of servers that tell different values the range."""
+    by_name: dict[str, list[_Key]] = {}
+    for key in found:
+        by_name.setdefault(key[1], []).append(key)
+    changes = []
+    for name, keys in by_name.items():
+        before, after = _range([key[2] for key in keys]), _range([key[3] for key in keys])
+        where = dict.fromkeys(label for key in keys for label in found[key])
+        changes.append(_change((ARGUMENTS, name, before, after, ""), where, everyone))
+    return tuple(changes)
+
+
+def _range(texts: Iterable[str | None]) -> str:
+    """`310000 to 400042`; values that are no numbers one after the other."""
+    values = list(dict.fromkeys(value for text in texts if text for value in text.split(_OR)))
+    try:
+        values.sort(key=float)
+    except ValueError:
+        return _OR.join(values)
+    return values[0] if len(values) == 1 else f"{values[0]} to {values[-1]}"
 
 
 def _change(key: _Key, where: Iterable[str], everyone: set[str], follows: tuple[Change, ...] = ()) -> Change:
@@ -300,7 +325,7 @@ def _is_the_same(name: str, before: frozenset[str], after: frozenset[str]) -> bo
 
 
 def _text(values: frozenset[str]) -> str:
-    return " or ".join(sorted(values))
+    return _OR.join(sorted(values))
 
 
 def where_text(labels: Sequence[str], everyone: set[str]) -> str:

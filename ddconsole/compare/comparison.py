@@ -16,8 +16,8 @@ from ddconsole.compare.facts import Section
 from ddconsole.compare.side import FIGURES, ComparedCell, Figure, Side
 from ddconsole.core.states import CellPhase
 
-_LOST = frozenset({CellPhase.FAILED, CellPhase.BLOCKED, CellPhase.UNFIT, CellPhase.INTERRUPTED})
-"""Phases of a cell that was tried and has no figures."""
+_YET_TO_COME = frozenset({CellPhase.PENDING, CellPhase.RUNNING})
+"""Phases of a cell that a run which goes on may still measure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class OneSided:
     because: str
     """What the other run says of it."""
     lost: bool
-    """The second run tried it and has no figures."""
+    """The second run has it and is not going to have figures of it, whatever the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Comparison:
 
     @property
     def lost(self) -> list[OneSided]:
-        """Cells that the first run measured, and the second one tried in vain."""
+        """Cells that the first run measured, and that have no figures any more in the second one."""
         return [one for one in self.one_sided if one.lost]
 
     @property
@@ -146,11 +146,18 @@ def _one_sided(before: Side, after: Side) -> Iterable[OneSided]:
     for place, cell in before.cells.items():
         other = after.cells.get(place)
         if cell.observed and (other is None or not other.observed):
-            yield OneSided(cell, True, _why(other), other is not None and other.phase in _LOST)
+            yield OneSided(cell, True, _why(other), _is_lost(other, after))
     for place, cell in after.cells.items():
         other = before.cells.get(place)
         if cell.observed and (other is None or not other.observed):
             yield OneSided(cell, False, _why(other), False)
+
+
+def _is_lost(other: ComparedCell | None, after: Side) -> bool:
+    """Not one that the second plan skips or has not, for nobody wanted its figures."""
+    if other is None or other.left_out:
+        return False
+    return after.ended or other.phase not in _YET_TO_COME
 
 
 def _why(other: ComparedCell | None) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ddconsole.compare.facts import RunFiles, Section, flat_arguments, sections_of
 from ddconsole.core.run_state import RunState
-from ddconsole.core.states import CellPhase, Skipped
+from ddconsole.core.states import CellPhase, RunPhase, Skipped
 from ddconsole.core.sweep import Deployment, WorkloadPoint
 from ddconsole.report.attempt_reader import AttemptLoader
 from ddconsole.report.read_attempt import RequestFigures
@@ -94,6 +94,10 @@ class Side:
     effective: Mapping[str, Mapping[str, frozenset[str]]]
     """By deployment and argument: what its servers told they run with, one value where all launches agree."""
     warnings: tuple[str, ...]
+    ended: bool = True
+    """It measures nothing more."""
+    damage: str = ""
+    """What is wrong with its journal; then nothing is known of what came after. Empty where it was read to its end."""
 
     @property
     def launches(self) -> int:
@@ -132,6 +136,7 @@ def side_of(state: RunState, load: AttemptLoader, files: RunFiles) -> Side:
         sections=sections_of(state, counted[0].environment if counted else None, files),
         cells=cells,
         effective=_effective(state, found),
+        ended=state.phase is RunPhase.ENDED,
         warnings=tuple(f"{one.row.cell.id}: {text}" for one in found for text in one.warnings),
     )
 

@@ -33,6 +33,8 @@ class Recipe:
     """Cells that the plan leaves out."""
     late: tuple[str, ...] = ()
     """Cells that the deadline leaves out."""
+    never: tuple[str, ...] = ()
+    """Cells that are not begun."""
     size: int = 8
     """Requests that each server is sized for."""
     lengths: tuple[int, ...] = (256, 1024)
@@ -98,7 +100,7 @@ def _deployment(name: str, method: str, size: int, recipe: Recipe) -> Deployment
 
 
 def _attempt(sample: SampleRun, cell: Cell, deployment: Deployment, launch: int, round_: int, recipe: Recipe) -> None:
-    if cell.id in (*recipe.skipped, *recipe.late):
+    if cell.id in (*recipe.skipped, *recipe.late, *recipe.never):
         return
     if cell.id in recipe.failing:
         if round_ == 1:

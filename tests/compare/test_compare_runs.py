@@ -150,7 +150,8 @@ def test_what_follows_from_a_flag_or_a_size_is_told_once_under_it(first: SampleR
     after = made(replace(FIRST, args={"mem-fraction-static": 0.7}, effective=told, noise=2))
     (change,) = compared(before, after).changes.found
     assert (change.name, change.before, change.after, change.note) == ("mem_fraction_static", "0.8", "0.7", "")
-    assert {(one.name, one.after, one.note) for one in change.follows} == {("max_total_num_tokens", "310000", "")}
+    (follows,) = change.follows
+    assert (follows.name, follows.before, follows.after) == ("max_total_num_tokens", "400007 to 400126", "310000")
 
     (change,) = compared(first, made(replace(FIRST, size=2, noise=2))).changes.found
     assert (change.about, change.name, change.before, change.after) == ("plan", "sized for", "8", "2")
@@ -190,6 +191,21 @@ def test_cells_of_one_run_only_are_listed_and_a_failed_one_is_lost(first: Sample
     back = compared(second, first)
     assert back.lost == []
     assert len([one for one in back.one_sided if not one.in_first]) == 9
+
+
+def test_a_cell_that_the_deadline_or_the_end_left_without_figures_is_lost(runs: Path) -> None:
+    made(replace(FIRST, late=("c003",), noise=2)).write(runs / "late")
+    comparison, _ = compare_folders(runs / "first", runs / "late")
+    assert [(one.cell.cell, one.because) for one in comparison.lost] == [("c003", "skipped: no time is left (deadline)")]
+    assert main(["compare", "first", "late"]) == 1
+    made(replace(FIRST, skipped=("c003",), noise=2)).write(runs / "shorter")
+    assert main(["compare", "first", "shorter"]) == 0
+    ended = made(replace(FIRST, never=("c003",), noise=2))
+    ended.write(runs / "ended")
+    assert main(["compare", "first", "ended"]) == 1
+    ended.entries.pop()
+    ended.write(runs / "goes-on")
+    assert main(["compare", "first", "goes-on"]) == 0
 
 
 def test_workloads_and_servers_of_the_plans_are_among_the_changes(first: SampleRun) -> None:
