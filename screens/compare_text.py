@@ -7,6 +7,7 @@ from ddconsole.compare.side import Side
 from ddconsole.compare.text import (
     cells_text,
     change_text,
+    changed_words,
     figures_text,
     local_time,
     named_changes,
@@ -75,7 +76,9 @@ def _side(side: Side) -> str:
 
 def _changes(comparison: Comparison, width: int) -> list[Line]:
     found = comparison.changes.found
-    lines = [line((f" what changed: {len(found) or 'nothing'}", Role.TITLE))]
+    lines = [line((f" what changed: {changed_words(comparison)}", Role.TITLE))]
+    for text in comparison.not_known:
+        lines += labelled("!", text, Role.WARN, width=width)
     for name, one in named_changes(found):
         lines += _change(name, one, width)
     equal = ", ".join(f"{number} of {about}" for about, number in comparison.changes.equal.items())

@@ -4,7 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from ddconsole.commands.connection import EXPECTED, UsageProblem, fail, printed, require_run
+from ddconsole.commands.connection import EXPECTED, UsageProblem, fail, find_run, printed, require_run
+from ddconsole.commands.places import runs_folder
 from ddconsole.compare.comparison import Comparison
 from ddconsole.compare.latex import export_comparison
 from ddconsole.compare.read import compare_folders
@@ -53,13 +54,19 @@ def run_folder(name: str) -> Path:
     Raises:
         UsageProblem: there is none, or several begin like that.
     """
-    path = Path(name).expanduser()
+    path, told = Path(name).expanduser(), name
     if (path / "journal.jsonl").is_file():
         return path
-    if "/" in name or name in (".", ".."):
-        what = "has no journal.jsonl in it" if path.is_dir() else "is no folder"
-        raise UsageProblem(f"{name} {what}; name a run's folder, such as logs/<run>, or a run as ddconsole runs lists")
-    return require_run(name)
+    if "/" not in name and name not in (".", ".."):
+        found = find_run(name)
+        if found is not None:
+            return found
+        path = next((one for one in (path, runs_folder() / name) if one.is_dir()), path)
+        if not path.is_dir():
+            return require_run(name)
+        told = str(path)
+    what = "has no journal.jsonl in it" if path.is_dir() else "is no folder"
+    raise UsageProblem(f"{told} {what}; name a run's folder, such as logs/<run>, or a run as ddconsole runs lists")
 
 
 def _status(comparison: Comparison, figure: str) -> int:

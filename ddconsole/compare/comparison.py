@@ -78,6 +78,16 @@ class Comparison:
         return [one for one in self.one_sided if one.lost]
 
     @property
+    def not_known(self) -> list[str]:
+        """What cannot be said because a journal could not be read to its end, in sentences without a full stop."""
+        sides = (("A", self.before), ("B", self.after))
+        return [
+            f"what {name} did after the end of what could be read of it is not known: {side.damage}"
+            for name, side in sides
+            if side.damage
+        ]
+
+    @property
     def simulated(self) -> bool:
         """Neither was measured on hardware."""
         return self.before.simulated or self.after.simulated
@@ -146,11 +156,11 @@ def _one_sided(before: Side, after: Side) -> Iterable[OneSided]:
     for place, cell in before.cells.items():
         other = after.cells.get(place)
         if cell.observed and (other is None or not other.observed):
-            yield OneSided(cell, True, _why(other), _is_lost(other, after))
+            yield OneSided(cell, True, _why(other, after), _is_lost(other, after))
     for place, cell in after.cells.items():
         other = before.cells.get(place)
         if cell.observed and (other is None or not other.observed):
-            yield OneSided(cell, False, _why(other), False)
+            yield OneSided(cell, False, _why(other, before), False)
 
 
 def _is_lost(other: ComparedCell | None, after: Side) -> bool:
@@ -160,9 +170,11 @@ def _is_lost(other: ComparedCell | None, after: Side) -> bool:
     return after.ended or other.phase not in _YET_TO_COME
 
 
-def _why(other: ComparedCell | None) -> str:
+def _why(other: ComparedCell | None, side: Side) -> str:
     if other is None:
         return "not in the plan of the other"
+    if side.damage and not other.reasons and other.phase in _YET_TO_COME:
+        return "not known: the journal of the other cannot be read to its end"
     reason = "; ".join(other.reasons)
     state = "not used" if other.phase is CellPhase.DONE else other.phase.value
     return f"{state}: {reason}" if reason else state

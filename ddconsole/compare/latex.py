@@ -81,6 +81,8 @@ def _document(comparison: Comparison, compared: Compared, fragments: list[Fragme
 def _sentences(comparison: Comparison, compared: Compared) -> Iterator[str]:
     for name, side in (("A", comparison.before), ("B", comparison.after)):
         yield _prose(f"{name} is run {side.run}: {side_text(side, utc(side.began))}.")
+    for text in comparison.not_known:
+        yield _prose(f"{text[0].upper()}{text[1:]}.")
     for refusal in comparison.refusals:
         yield _prose(f"Their figures do not compare: {refusal}.")
     if comparison.refusals:
@@ -88,7 +90,7 @@ def _sentences(comparison: Comparison, compared: Compared) -> Iterator[str]:
     counts = {verdict: len(compared.of(verdict)) for verdict in Verdict}
     told = ", ".join(f"{number} {verdict.value}" for verdict, number in counts.items() if number)
     yield _prose(f"{compared.figure.title}, of {len(compared.differences)} cells that both have: {told or 'none'}.")
-    if not comparison.changes.found:
+    if not comparison.changes.found and not comparison.not_known:
         yield _prose("Nothing else is different between the two runs.")
     if comparison.changes.one_sided:
         yield _prose(f"Told by one of them only, so not compared: {', '.join(comparison.changes.one_sided)}.")

@@ -1,6 +1,7 @@
 """Comparing two run directories: what the command line, the screen and the LaTeX export begin with."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from ddconsole.compare.comparison import Comparison, compare
@@ -26,10 +27,12 @@ def compare_folders(
     """
     warnings: list[str] = []
     sides: list[Side] = []
-    for folder in (before, after):
+    for name, folder in (("A", before), ("B", after)):
         progress(f"reading {folder.name}")
         state, damage = state_of_run(folder)
-        side = side_of(state, attempts_in_folder(folder, state), files_of(folder))
+        side = replace(side_of(state, attempts_in_folder(folder, state), files_of(folder)), damage=damage or "")
         sides.append(side)
-        warnings += [f"{side.run}: {text}" for text in (*([damage] if damage else ()), *side.warnings)]
+        if damage:
+            warnings.append(f"{name}, {folder / 'journal.jsonl'}: {damage}")
+        warnings += [f"{name}, {side.run}: {text}" for text in side.warnings]
     return compare(sides[0], sides[1], least=least), tuple(dict.fromkeys(warnings))

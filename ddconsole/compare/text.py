@@ -74,14 +74,20 @@ def side_text(side: Side, began: str) -> str:
 def change_lines(comparison: Comparison) -> list[str]:
     """What changed around the figures, and how much did not."""
     changes = comparison.changes
-    lines = [f"what changed ({len(changes.found)})" if changes.found else "what changed: nothing"]
+    lines = [f"what changed: {changed_words(comparison)}"]
     rows = [(one.about, name, change_text(one), place_text(one)) for name, one in named_changes(changes.found)]
     lines += aligned(rows, 2)
     equal = ", ".join(f"{number} of {_equal_words(about)}" for about, number in changes.equal.items())
     lines.append(f"  equal: {equal or 'nothing'}")
     if changes.one_sided:
         lines.append(f"  told by one of them only, so not compared: {', '.join(changes.one_sided)}")
+    lines += [f"  {text}" for text in comparison.not_known]
     return lines
+
+
+def changed_words(comparison: Comparison) -> str:
+    """How many changes were found; `nothing` is said only of journals that were read to their end."""
+    return str(len(comparison.changes.found) or ("not known" if comparison.not_known else "nothing"))
 
 
 def _equal_words(about: str) -> str:
@@ -311,6 +317,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "comparable": not comparison.refusals,
         "refusals": list(comparison.refusals),
         "least": comparison.least,
+        "not_known": comparison.not_known,
         "changes": [
             {**_change_json(one), "follows": [_change_json(other) for other in one.follows]}
             for one in comparison.changes.found

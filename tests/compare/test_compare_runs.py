@@ -196,7 +196,9 @@ def test_cells_of_one_run_only_are_listed_and_a_failed_one_is_lost(first: Sample
 def test_a_cell_that_the_deadline_or_the_end_left_without_figures_is_lost(runs: Path) -> None:
     made(replace(FIRST, late=("c003",), noise=2)).write(runs / "late")
     comparison, _ = compare_folders(runs / "first", runs / "late")
-    assert [(one.cell.cell, one.because) for one in comparison.lost] == [("c003", "skipped: no time is left (deadline)")]
+    assert [(one.cell.cell, one.because) for one in comparison.lost] == [
+        ("c003", "skipped: no time is left (deadline)")
+    ]
     assert main(["compare", "first", "late"]) == 1
     made(replace(FIRST, skipped=("c003",), noise=2)).write(runs / "shorter")
     assert main(["compare", "first", "shorter"]) == 0
@@ -319,8 +321,41 @@ def test_a_folder_without_a_run_in_its_journal_is_said_so(runs: Path, capsys: py
     assert "the journal holds no run" in capsys.readouterr().err
 
 
+def test_of_a_damaged_journal_is_said_which_and_that_the_rest_is_not_known(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = made(replace(FIRST, noise=2)).write(runs / "torn") / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:-40], b"{broken}\n", *lines[-39:]]))
+    main(["compare", "first", "torn", "--latex", str(runs / "tex")])
+    told = capsys.readouterr()
+    where = f"line {len(lines) - 39} is damaged, nothing after it was read"
+    assert f"warning: B, {path}: the journal is damaged: {where}" in told.err
+    assert "what changed: not known" in told.out
+    assert (
+        f"what B did after the end of what could be read of it is not known: the journal is damaged: {where}"
+        in told.out
+    )
+    assert "Nothing else is different" not in (runs / "tex" / "compare.tex").read_text()
+    comparison, _ = compare_folders(runs / "first", runs / "torn")
+    page = [plain(one) for one in comparison_page(comparison, "output_rate", 80, everything=False)]
+    assert " what changed: not known" in page
+
+
+def test_a_folder_of_that_name_without_a_run_is_said_to_lack_one(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (runs / "g4").mkdir()
+    assert main(["compare", "g4", "first"]) == 2
+    assert f"{runs / 'g4'} has no journal.jsonl in it" in capsys.readouterr().err
+    (runs / "here" / "g5").mkdir(parents=True)
+    monkeypatch.chdir(runs / "here")
+    assert main(["compare", "first", "g5"]) == 2
+    assert "g5 has no journal.jsonl in it" in capsys.readouterr().err
+
+
 def test_an_attempt_that_was_changed_afterwards_is_in_no_figure(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = runs / "second" / "cells" / "c001" / "1.json"
     path.write_bytes(path.read_bytes() + b" ")
     main(["compare", "first", "second"])
-    assert "second: c001: attempt 1 cannot be used: its attempt file was changed" in capsys.readouterr().err
+    assert "B, second: c001: attempt 1 cannot be used: its attempt file was changed" in capsys.readouterr().err
