@@ -1,5 +1,7 @@
 """A comparison of two runs as lines of a screen: what changed, then the cells, regressions first."""
 
+from collections.abc import Sequence
+
 from ddconsole.compare.changes import Change
 from ddconsole.compare.comparison import Compared, Comparison
 from ddconsole.compare.differences import Difference, ServerDifference, Verdict
@@ -18,7 +20,7 @@ from ddconsole.compare.text import (
     ratio_text,
     side_text,
 )
-from screens.spans import EMPTY, Line, Role, cut, labelled, line, shown
+from screens.spans import EMPTY, Line, Role, cut, cut_apart, cut_middle, labelled, line, shown
 
 _ROLES = {
     Verdict.REGRESSED: Role.BAD,
@@ -51,9 +53,11 @@ def comparison_page(comparison: Comparison, figure: str, width: int, *, everythi
     lines.append(line((f" {compared.figure.title}, B over A, mean of each server's cells", Role.TITLE)))
     lines += [_server(one, width) for one in compared.worst_first()]
     lines += [EMPTY, *_summary(compared)]
-    for verdict in Verdict:
-        if verdict is not Verdict.UNCHANGED or everything:
-            lines += [_cell(one, compared, width) for one in compared.of(verdict)]
+    told = [
+        one for verdict in Verdict if verdict is not Verdict.UNCHANGED or everything for one in compared.of(verdict)
+    ]
+    names = _names(told, max(16, width - _ABOUT_FIGURES))
+    lines += [_cell(one, name, compared) for one, name in zip(told, names, strict=True)]
     lines += [EMPTY, *_one_sided(comparison, width, everything=everything)]
     others = [text.partition(" (--")[0] for text in other_figure_lines(comparison, compared.figure)]
     for text in others:
@@ -106,12 +110,33 @@ def _summary(compared: Compared) -> list[Line]:
     return [tuple(spans)]
 
 
-def _cell(one: Difference, compared: Compared, width: int) -> Line:
+def _names(told: Sequence[Difference], room: int) -> list[str]:
+    """Of cells, all `room` long: server, load and length are kept, the workload's name is cut first."""
+    names = [shown(one.label) for one in told]
+    if max(map(len, names), default=0) > room:
+        ends = [(_server_name(one), f"{one.before.point.load} {one.before.point.max_tokens}") for one in told]
+        left = max(4, room - 2 - max(len(server) + len(end) for server, end in ends))
+        workloads = cut_apart(list(dict.fromkeys(shown(one.before.point.workload) for one in told)), left)
+        points = [
+            f" {workloads[shown(one.before.point.workload)]} {end}" for one, (_, end) in zip(told, ends, strict=True)
+        ]
+        names = [
+            cut_middle(server, max(8, room - len(point))) + point
+            for (server, _), point in zip(ends, points, strict=True)
+        ]
+    return [cut(name, room).ljust(room) for name in names]
+
+
+def _server_name(one: Difference) -> str:
+    another = f" ({one.before.cell})" if one.before.place[3] else ""
+    return shown(one.before.deployment.label) + another
+
+
+def _cell(one: Difference, name: str, compared: Compared) -> Line:
     role = _ROLES[one.verdict]
-    room = max(16, width - _ABOUT_FIGURES)
     return line(
         (f" {_GLYPHS[one.verdict]} ", role),
-        (cut(shown(one.label), room).ljust(room), Role.STRONG),
+        (name, Role.STRONG),
         (f" {figures_text(one, compared.figure):>17}  ", Role.PLAIN),
         (ratio_text(one.ratio), role),
         (f"  {notes_text(one)}" if notes_text(one) else "", Role.WARN),
@@ -123,7 +148,7 @@ def _server(one: ServerDifference, width: int) -> Line:
     role = _ROLES[one.verdict]
     return line(
         (f" {_GLYPHS[one.verdict]} ", role),
-        (cut(shown(one.label), room).ljust(room), Role.PLAIN),
+        (cut_middle(shown(one.label), room).ljust(room), Role.PLAIN),
         (f" {ratio_text(one.ratio):<24}", role),
         (f" {cells_text(one, with_verdict=False)}", Role.DIM),
     )

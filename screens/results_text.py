@@ -9,7 +9,7 @@ from ddconsole.core.row_text import GLYPHS, Baselines
 from ddconsole.core.run_state import CellRow, RunState
 from screens.pivot import Axis, Key, Pivot, Table, phases_shown
 from screens.shown_figures import SHOWN_FIGURES, TOGETHER, MeasuredCells, ShownFigure
-from screens.spans import EMPTY, PHASE_ROLES, Line, Role, Span, cut, labelled, line
+from screens.spans import EMPTY, PHASE_ROLES, Line, Role, Span, cut, cut_apart, labelled, line
 
 _LEAST_LABEL, _MOST_LABEL = 8, 22
 _NARROW, _WIDE = 8, 12
@@ -112,10 +112,11 @@ def _head(shown: Pivot, table: Table, room: _Room) -> list[Line]:
     if shown.across is Axis.POINT:
         first = "".join(text.ljust(room.column * count) for text, count in _workloads(room))
         lines.append(line((" " * (room.label + 2) + first.rstrip(), Role.DIM)))
-        texts = [_what_varies(table.columns, key) for key in room.columns]
+        texts = [cut(_what_varies(table.columns, key), room.column - 1) for key in room.columns]
     else:
-        texts = [_row_label(shown.across, key) for key in room.columns]
-    columns = "".join(cut(text, room.column - 1).rjust(room.column) for text in texts)
+        names = cut_apart([_row_label(shown.across, key) for key in table.columns], room.column - 1)
+        texts = [names[_row_label(shown.across, key)] for key in room.columns]
+    columns = "".join(text.rjust(room.column) for text in texts)
     lines.append(line((down + columns, Role.DIM)))
     return lines
 
@@ -147,8 +148,9 @@ def _what_varies(columns: Sequence[Key], key: Key) -> str:
 def _body(shown: Pivot, table: Table, room: _Room, source: Source) -> list[Line]:
     best = _best(shown, table, room, source)
     lines: list[Line] = []
+    names = cut_apart([_row_label(shown.down, key) for key in table.rows], room.label - 2)
     for down in table.rows:
-        label = cut(_row_label(shown.down, down), room.label - 2)
+        label = names[_row_label(shown.down, down)]
         spans: list[Span] = [(f" {label}".ljust(room.label), Role.STRONG)]
         for across in room.columns:
             row = table.cells.get((down, across))

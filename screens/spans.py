@@ -1,8 +1,9 @@
 """Lines of the screen as plain values: text with roles, which a widget turns into styles. Data is never markup."""
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
+from itertools import takewhile
 from typing import TypeAlias
 
 from ddconsole.core import states as st
@@ -74,6 +75,34 @@ def labelled(label: str, text: object, role: Role = Role.PLAIN, *, width: int = 
 def cut(text: str, width: int) -> str:
     """`text` in at most `width` characters, with `…` where it was cut."""
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+
+
+def cut_middle(text: str, width: int) -> str:
+    """`text` in at most `width` characters, beginning and end kept: names often differ in their end."""
+    if len(text) <= width or width < 3:
+        return cut(text, width)
+    head = (width - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+
+
+def cut_apart(texts: Sequence[str], width: int) -> dict[str, str]:
+    """Each text in at most `width` characters, cut so that different ones stay different.
+
+    At its end, else in its middle, else at the beginning that the long ones share; where none of these keeps them
+    apart, in the middle.
+    """
+    long = [text for text in texts if len(text) > width]
+    alike = len(list(takewhile(lambda letters: len(set(letters)) == 1, zip(*long, strict=False))))
+    ways: tuple[Callable[[str], str], ...] = (
+        lambda text: cut(text, width),
+        lambda text: cut_middle(text, width),
+        lambda text: text if len(text) <= width else cut(f"…{text[alike:]}", width),
+    )
+    for way in ways:
+        found = {text: way(text) for text in texts}
+        if len(set(found.values())) == len(found):
+            return found
+    return {text: cut_middle(text, width) for text in texts}
 
 
 def fitted(parts: Iterable[Span], width: int, between: str = "  ") -> Line:

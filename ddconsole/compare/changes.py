@@ -196,7 +196,8 @@ def _compare_plans(tally: _Tally, before: Mapping[Place, ComparedCell], after: M
         one, other = old.get(place), new.get(place)
         cell = (one or other) if one is None or other is None else None
         if cell and cell.point.workload in same and all(cell.deployment.label in side for side in labels):
-            tally.compare("plan", "cells", *(each and each.point.label for each in (one, other)), cell.deployment.label)
+            label = cell.point.label
+            tally.compare("plan", "cells", label if one else None, label if other else None, cell.deployment.label)
 
 
 def _axes_text(axes: Mapping[str, str] | None) -> str | None:

@@ -124,7 +124,9 @@ def test_what_one_launch_cannot_tell_is_not_called_unchanged(
     slower = dict.fromkeys(FIRST.methods, 0.62)
     second = made(replace(FIRST, run="second", launches=1, slower=slower)).write(tmp_path / "second")
     rates = compare_folders(first, second)[0].compared("server_rate")
-    assert {one.verdict for one in (*rates.differences, *rates.servers)} == {Verdict.CANNOT_BE_TOLD}
+    assert {one.verdict for one in rates.differences} | {one.verdict for one in rates.servers} == {
+        Verdict.CANNOT_BE_TOLD
+    }
     assert main(["compare", str(first), str(second), "--figure", "server_rate", "--latex", str(tmp_path / "tex")]) == 0
     out = capsys.readouterr().out
     assert "  cannot be told: 24; 1 launch, an interval needs 3" in out
@@ -135,6 +137,16 @@ def test_what_one_launch_cannot_tell_is_not_called_unchanged(
     ]
     assert len([one for one in page if one.startswith(" ? ")]) == 24 + 6
     assert not [one for one in page if one.startswith(" = ")]
+
+
+def test_at_80_columns_cells_of_the_screen_stay_apart() -> None:
+    recipe = Recipe(methods=("ar", "ddtree-b16", "ddtree-b32"))
+    other = replace(recipe, run="second", slower=dict.fromkeys(recipe.methods, 0.9), noise=1)
+    page = comparison_page(compared(made(recipe), made(other)), "output_rate", 80, everything=True)
+    cells = [one[1][0].strip() for one in page if len(one) == 5]
+    assert len(cells) == len(set(cells)) == 24
+    assert "ddtree-b16 TP4 con… c2 512" in cells
+    assert max(map(len, cells)) <= 26
 
 
 def test_an_argument_that_the_plan_does_not_name_is_told_as_such(first: SampleRun) -> None:

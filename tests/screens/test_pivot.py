@@ -8,7 +8,7 @@ from ddconsole.core.sweep import Cell, to_json
 from screens.pivot import Axis, Choice, axes_of, pivot
 from screens.results_text import Look, Source, definition_lines, legend, table_lines
 from screens.shown_figures import SHOWN_FIGURES, MeasuredCells
-from screens.spans import plain
+from screens.spans import cut_apart, plain
 from tests.screens import ct200
 
 
@@ -144,3 +144,19 @@ def test_names_from_outside_are_plain_text() -> None:
     feed.emit(ev.DeploymentAdded(to_json(deployment)), ev.CellAdded(to_json(Cell("c901", "d77", ct200.points()[0]))))
     assert "\x1b" not in text(feed.state)
     assert "red[/]" in text(feed.state)
+
+
+def test_methods_across_stay_apart_where_it_is_narrow() -> None:
+    state = ct200.midway().state
+    table = text(state, Choice(Axis.POINT, Axis.METHOD))
+    heads = next(line for line in table.splitlines() if "ar" in line.split()).split()
+    assert "ddt…b16" in heads
+    assert len(set(heads)) == len(heads)
+    assert max(len(line) for line in table.splitlines()) <= 79
+
+
+def test_names_are_cut_where_they_are_alike() -> None:
+    assert list(cut_apart(["ar", "ddtree-b16", "ddtree-b32"], 7).values()) == ["ar", "ddt…b16", "ddt…b32"]
+    assert list(cut_apart(["ddtree-b16-w4", "ddtree-b32-w4"], 7).values()) == ["…16-w4", "…32-w4"]
+    assert list(cut_apart(["generate", "concurrency"], 4).values()) == ["gen…", "con…"]
+    assert set(map(len, cut_apart(["ddtree-b16-long-w4-x", "ddtree-b16-more-w4-x"], 4).values())) == {4}
