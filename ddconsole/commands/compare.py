@@ -6,10 +6,11 @@ from pathlib import Path
 
 from ddconsole.commands.connection import EXPECTED, UsageProblem, fail, find_run, printed, require_run
 from ddconsole.commands.places import runs_folder
+from ddconsole.compare.as_json import comparison_json
 from ddconsole.compare.comparison import Comparison
 from ddconsole.compare.latex import export_comparison
 from ddconsole.compare.read import compare_folders
-from ddconsole.compare.text import comparison_json, comparison_lines
+from ddconsole.compare.text import comparison_lines
 from ddconsole.report.attempt_reader import RunUnreadable
 from ddconsole.report.export import ExportFailed
 
