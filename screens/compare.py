@@ -93,8 +93,9 @@ class CompareScreen(PageScreen):
     async def _write(self, comparison: Comparison) -> None:
         self._failed = False
         try:
-            path = await self._desk.export_comparison(comparison, FIGURES[self._figure].id, self._say)
-            self._said = f"written to {path}"
+            figure = FIGURES[self._figure].id
+            path, *kept = (await self._desk.export_comparison(comparison, figure, self._say)).splitlines()
+            self._said = "; ".join([f"written to {path}", *kept])
             route = await copy_text(path, os.environ, self.app.copy_to_clipboard)
             self.app.notify(shown(route), markup=False, timeout=6)
         except (AgentError, OSError) as problem:

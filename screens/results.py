@@ -233,8 +233,8 @@ class ResultsScreen(ConsoleScreen):
 
     async def _write(self, write: Callable[[Progress], Awaitable[str]]) -> None:
         try:
-            path = await write(self._progress)
-            self._said = f"written to {path}"
+            path, *kept = (await write(self._progress)).splitlines()
+            self._said = "; ".join([f"written to {path}", *kept])
             self.show(frozenset({"tick"}))
             self.tell(await copy_text(path, os.environ, self.app.copy_to_clipboard))
         except (AgentError, OSError) as problem:

@@ -49,7 +49,7 @@ class ResultsDesk(Protocol):
     """An `Export` that does more with what was measured. Each raises `AgentError` or `OSError` where it cannot."""
 
     async def __call__(self, say: Callable[[str], None]) -> str:
-        """Write tables and figures; the path."""
+        """Write tables and figures; the path, and a line for each file that was kept."""
         ...
 
     def formats(self) -> Mapping[str, str]:
@@ -57,7 +57,7 @@ class ResultsDesk(Protocol):
         ...
 
     async def save(self, name: str, say: Callable[[str], None]) -> str:
-        """Write all cells in one of the other formats; the path."""
+        """Write all cells in one of the other formats; the path, and a line for each file that was kept."""
         ...
 
     async def turns(self) -> Mapping[str, Sequence[tuple[int, float]]]:
@@ -73,7 +73,7 @@ class ResultsDesk(Protocol):
         ...
 
     async def export_comparison(self, comparison: "Comparison", figure: str, say: Callable[[str], None]) -> str:
-        """Write a comparison for LaTeX; the path."""
+        """Write a comparison for LaTeX; the path, and a line for each file that was kept."""
         ...
 
 

@@ -12,7 +12,7 @@ from ddconsole.compare.latex import export_comparison
 from ddconsole.compare.read import compare_folders
 from ddconsole.compare.text import comparison_lines
 from ddconsole.report.attempt_reader import RunUnreadable
-from ddconsole.report.export import ExportFailed
+from ddconsole.report.export_place import ExportFailed
 
 NOT_WORSE, WORSE, BAD_INPUT, NOT_COMPARABLE = range(4)
 """Exit statuses."""

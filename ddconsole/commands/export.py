@@ -8,8 +8,8 @@ from ddconsole.commands.brought_run import brought_run
 from ddconsole.commands.connection import EXPECTED, UsageProblem, fail
 from ddconsole.commands.exporting import export_folder
 from ddconsole.report.attempt_reader import RunUnreadable
-from ddconsole.report.export import ExportFailed
-from ddconsole.report.other_formats import FORMATS, run_as, write_whole
+from ddconsole.report.export_place import ExportFailed, check_file, check_folder, write_into, write_whole
+from ddconsole.report.other_formats import FORMATS, run_as
 
 
 def main(options: argparse.Namespace) -> int:
@@ -33,6 +33,9 @@ def _export_as(folder: Path, name: str, to: str | None) -> None:
     to_output = to in (None, "-")
     if to_output and not wanted.is_text and sys.stdout.isatty():
         raise UsageProblem(f"{name} is no text for a terminal: name a file with --to FILE")
+    into = to is not None and Path(to).is_dir()
+    if to is not None and not to_output:
+        (check_folder if into else check_file)(Path(to))
     data, warnings = run_as(folder, name, lambda text: print(f"  {text}", file=sys.stderr))
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
@@ -40,6 +43,11 @@ def _export_as(folder: Path, name: str, to: str | None) -> None:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
-        return
-    path = Path(to) / f"results{wanted.suffix}" if Path(to).is_dir() else Path(to)
-    print(f"exported to {write_whole(path, data)}", file=sys.stderr)
+    elif into:
+        path, kept = write_into(Path(to), f"results{wanted.suffix}", data)
+        for text in kept:
+            print(f"warning: {text}", file=sys.stderr)
+        print(f"exported to {path}", file=sys.stderr)
+    else:
+        replaced = write_whole(Path(to), data)
+        print(f"exported to {to}" + (", replaced what was there" if replaced else ""), file=sys.stderr)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from ddconsole.commands.connection import UsageProblem
 from ddconsole.report.attempt_reader import RunUnreadable
-from ddconsole.report.export import ExportFailed, ExportReport, export_run
+from ddconsole.report.export import ExportReport, export_run
+from ddconsole.report.export_place import ExportFailed
 
 
 def export_folder(folder: Path, to: Path) -> ExportReport:

@@ -25,12 +25,12 @@ class RunResults:
         self._folder = folder
 
     async def __call__(self, say: Say) -> str:
-        """Write tables and figures for LaTeX; the path of the PDF, or of the folder where there is none."""
+        """Write tables and figures for LaTeX; the path of the PDF, or of the folder, and a line for each file kept."""
         from ddconsole.report.export import export_run  # noqa: PLC0415  # numpy and jinja2: only where they are used
 
         to = self._folder / "report"
         report = await _told(partial(export_run, self._folder, to), say)
-        return str(report.pdf or to)
+        return "\n".join([str(report.pdf or to), *report.kept])
 
     def formats(self) -> Mapping[str, str]:
         """The other formats, with what each is."""
@@ -39,10 +39,11 @@ class RunResults:
         return {name: one.about for name, one in FORMATS.items()}
 
     async def save(self, name: str, say: Say) -> str:
-        """Write all cells in another format; the path."""
+        """Write all cells in another format; the path, and a line for each file that was kept."""
         from ddconsole.report.other_formats import save_run  # noqa: PLC0415
 
-        return str(await _told(partial(save_run, self._folder, name, self._folder / "report"), say))
+        path, kept = await _told(partial(save_run, self._folder, name, self._folder / "report"), say)
+        return "\n".join([str(path), *kept])
 
     async def turns(self) -> Mapping[str, Sequence[tuple[int, float]]]:
         """By cell, the median output rate at each turn of its conversation."""
@@ -65,12 +66,12 @@ class RunResults:
         return comparison
 
     async def export_comparison(self, comparison: "Comparison", figure: str, say: Say) -> str:
-        """Write a comparison for LaTeX; the path of the PDF, or of the folder where there is none."""
+        """Write a comparison for LaTeX; the path of the PDF, or of the folder, and a line for each file kept."""
         from ddconsole.compare.latex import export_comparison  # noqa: PLC0415
 
         to = self._folder / "report" / f"against-{comparison.before.run}"
         report = await _told(partial(export_comparison, comparison, figure, to), say)
-        return str(report.pdf or to)
+        return "\n".join([str(report.pdf or to), *report.kept])
 
 
 def _about(folder: Path) -> str:
@@ -87,7 +88,7 @@ def _about(folder: Path) -> str:
 async def _told(work: Callable[[Say], Answer], say: Say) -> Answer:
     """Do it in a thread; what it says comes to the console's own, and what it cannot do as an `AgentError`."""
     from ddconsole.report.attempt_reader import RunUnreadable  # noqa: PLC0415
-    from ddconsole.report.export import ExportFailed  # noqa: PLC0415
+    from ddconsole.report.export_place import ExportFailed  # noqa: PLC0415
 
     loop = asyncio.get_running_loop()
 

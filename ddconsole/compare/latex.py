@@ -15,7 +15,8 @@ from ddconsole.compare.tables import (
 )
 from ddconsole.compare.text import side_text
 from ddconsole.report.compile_pdf import compile_pdf
-from ddconsole.report.export import ExportReport, preamble_text, write_texts
+from ddconsole.report.export import ExportReport, preamble_text
+from ddconsole.report.export_place import write_texts
 from ddconsole.report.fragment import Fragment, fill, utc
 from ddconsole.report.latex_text import latex_text
 
@@ -38,12 +39,12 @@ def export_comparison(
         ExportFailed: the folder cannot be written.
     """
     progress("writing tables and figures")
-    files = write_texts(to, comparison_texts(comparison, figure))
+    files, kept = write_texts(to, comparison_texts(comparison, figure), DOCUMENT)
     if not make_pdf:
-        return ExportReport(files, (), None, "not asked for")
+        return ExportReport(files, kept, None, "not asked for", kept)
     data_time = max(comparison.before.data_time, comparison.after.data_time)
     compiled = compile_pdf(to, progress, document=DOCUMENT, data_time=data_time)
-    return ExportReport(files, compiled.warnings, compiled.pdf, compiled.reason)
+    return ExportReport(files, (*kept, *compiled.warnings), compiled.pdf, compiled.reason, kept)
 
 
 def comparison_texts(comparison: Comparison, figure: str) -> dict[str, str]:

@@ -1,7 +1,5 @@
 """From a run to a folder of LaTeX fragments, CSV twins and a document."""
 
-import hashlib
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +14,7 @@ from ddconsole.report.collect import result_set
 from ddconsole.report.compile_pdf import compile_pdf
 from ddconsole.report.design_table import design_tables
 from ddconsole.report.document import document_tex
+from ddconsole.report.export_place import OURS, check_folder, write_texts
 from ddconsole.report.fragment import Fragment
 from ddconsole.report.latex_text import lost_characters
 from ddconsole.report.listing_table import concurrency_tables, latency_tables
@@ -25,13 +24,7 @@ from ddconsole.report.plain_tables import difference_tables, environment_table, 
 from ddconsole.report.result_set import ResultSet
 from ddconsole.report.turn_table import turn_tables
 
-MANIFEST = "MANIFEST.sha256"
-_OURS = re.compile(r"([a-z0-9-]+)\.(tex|csv|jsonl|py)")
 _HERE = Path(__file__).parent
-
-
-class ExportFailed(Exception):
-    """Nothing usable was written. The text says what is wrong, where, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +37,8 @@ class ExportReport:
     pdf: Path | None
     pdf_reason: str
     """Why there is no PDF; empty where there is one."""
+    kept: tuple[str, ...] = ()
+    """Of the warnings, a sentence for each file of the operator's that is kept under another name."""
 
 
 RunSource = Path | tuple[RunState, AttemptLoader]
@@ -56,7 +51,7 @@ def export_run(
     """Write all tables, figures, twins and the document of a run into `to`, and compile it where TeX is there.
 
     The same results give the same bytes. Files of an earlier export that are not made any more are removed, if nobody
-    has changed them since.
+    has changed them since; what is not ours, or was changed, is kept beside and named in the warnings.
 
     Args:
         source: what to export.
@@ -77,17 +72,19 @@ def export_run(
         warnings.extend([damage] if damage else [])
     else:
         state, load = source
+    check_folder(to)
     progress("making the figures from the request records")
     result = result_set(state, load)
     progress("writing tables and figures")
     texts = export_texts(result)
-    files = write_texts(to, texts)
+    files, kept = write_texts(to, texts)
+    warnings.extend(kept)
     warnings.extend(result.warnings)
     warnings.extend(_lost(result))
     if not make_pdf:
-        return ExportReport(files, tuple(warnings), None, "not asked for")
+        return ExportReport(files, tuple(warnings), None, "not asked for", kept)
     compiled = compile_pdf(to, progress, data_time=result.data_time, tool=tool)
-    return ExportReport(files, (*warnings, *compiled.warnings), compiled.pdf, compiled.reason)
+    return ExportReport(files, (*warnings, *compiled.warnings), compiled.pdf, compiled.reason, kept)
 
 
 def export_texts(result: ResultSet) -> dict[str, str]:
@@ -102,7 +99,7 @@ def export_texts(result: ResultSet) -> dict[str, str]:
     texts["results.csv"] = cells_csv(result, result.cells)
     texts["results.jsonl"] = results_jsonl(result)
     for name, text in texts.items():
-        assert _OURS.fullmatch(name), name
+        assert OURS.fullmatch(name), name
         assert text.isascii() or not name.endswith(".tex"), name
     return dict(sorted(texts.items()))
 
@@ -142,38 +139,3 @@ def _lost(result: ResultSet) -> Sequence[str]:
     texts = [text for cell in result.cells for text in (cell.label, *cell.reasons)]
     lost = lost_characters([result.plan_name, result.run, result.host, *texts, *(v for _, v in result.environment)])
     return [f"LaTeX shows these characters by their numbers: {' '.join(lost[:20])}"] if lost else []
-
-
-def write_texts(to: Path, texts: dict[str, str]) -> tuple[Path, ...]:
-    """Write files with their manifest into a folder, in place of an earlier export's.
-
-    Raises:
-        ExportFailed: the folder cannot be written.
-    """
-    try:
-        to.mkdir(parents=True, exist_ok=True)
-        _remove_earlier(to, set(texts))
-        data = {name: text.encode() for name, text in texts.items()}
-        for name, raw in data.items():
-            (to / name).write_bytes(raw)
-        manifest = "".join(f"{hashlib.sha256(raw).hexdigest()}  {name}\n" for name, raw in data.items())
-        (to / MANIFEST).write_text(manifest, encoding="ascii")
-    except OSError as problem:
-        raise ExportFailed(
-            f"{problem.filename or to}: cannot be written ({problem.strerror}); free space or name another folder"
-        ) from problem
-    return tuple(sorted(to / name for name in (*texts, MANIFEST)))
-
-
-def _remove_earlier(to: Path, wanted: set[str]) -> None:
-    """Remove what an earlier export wrote here, is not made any more, and nobody changed."""
-    manifest = to / MANIFEST
-    if not manifest.is_file():
-        return
-    for line in manifest.read_text(encoding="utf-8", errors="replace").splitlines():
-        digest, _, name = line.partition("  ")
-        path = to / name
-        if name in wanted or not _OURS.fullmatch(name) or path.is_symlink() or not path.is_file():
-            continue
-        if hashlib.sha256(path.read_bytes()).hexdigest() == digest:
-            path.unlink()

@@ -1,14 +1,13 @@
 """All cells of a run in other formats than LaTeX: one file each, in full precision where the format is for programs."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ddconsole.report.attempt_reader import attempts_in_folder, state_of_run
 from ddconsole.report.cell_fields import cells_csv, results_jsonl
 from ddconsole.report.collect import result_set
-from ddconsole.report.export import ExportFailed
+from ddconsole.report.export_place import check_folder, write_into
 from ddconsole.report.markdown import markdown_text
 from ddconsole.report.parquet import parquet_bytes
 from ddconsole.report.result_set import ResultSet
@@ -56,32 +55,13 @@ def run_as(folder: Path, name: str, progress: Callable[[str], None]) -> tuple[by
     return FORMATS[name].write(result), (*([damage] if damage else ()), *result.warnings)
 
 
-def save_run(folder: Path, name: str, to: Path, progress: Callable[[str], None]) -> Path:
-    """Write a run as `results` with the format's ending into the folder `to`, which is made if need be; the path.
+def save_run(folder: Path, name: str, to: Path, progress: Callable[[str], None]) -> tuple[Path, tuple[str, ...]]:
+    """Write a run as `results` with the format's ending into the folder `to`, made if need be; as `write_into`.
 
     Raises:
         RunUnreadable: the folder holds no readable run.
         ExportFailed: what the format needs is not installed, or the file cannot be written.
     """
+    check_folder(to)
     data, _ = run_as(folder, name, progress)
-    return write_whole(to / f"results{FORMATS[name].suffix}", data)
-
-
-def write_whole(path: Path, data: bytes) -> Path:
-    """Write a file in place of what is there; the path.
-
-    Raises:
-        ExportFailed: it cannot be written.
-    """
-    part = path.with_name(path.name + ".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(data)
-        part.replace(path)
-    except OSError as problem:
-        with suppress(OSError):
-            part.unlink()
-        raise ExportFailed(
-            f"{path}: cannot be written ({problem.strerror}); free space or name another place"
-        ) from problem
-    return path
+    return write_into(to, f"results{FORMATS[name].suffix}", data)

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 
 from ddconsole.report.cell_fields import Field, cell_fields
-from ddconsole.report.export import ExportFailed
+from ddconsole.report.export_place import ExportFailed
 from ddconsole.report.result_set import ResultSet
 
 _WHOLE_NUMBERS = frozenset(

@@ -1,5 +1,7 @@
+import errno
 import hashlib
 import json
+import os
 import re
 import subprocess
 import time
@@ -12,7 +14,8 @@ from ddconsole.core import events as ev
 from ddconsole.core.sweep import Cell, Deployment, Placement, Speculative
 from ddconsole.report.attempt_reader import attempts_in_memory
 from ddconsole.report.compile_pdf import compile_pdf, error_sentence, overfull_boxes
-from ddconsole.report.export import ExportFailed, export_run, export_texts
+from ddconsole.report.export import export_run, export_texts
+from ddconsole.report.export_place import ExportFailed, cannot_write
 from ddconsole.report.result_set import ResultSet
 from tests.report.conftest import results_of
 from tests.report.hostile_names import BY_HAND
@@ -74,10 +77,70 @@ def test_a_second_export_removes_only_what_the_first_made(ct200: SampleRun, tmp_
     assert {"paper.tex", "tab-main-single-tp8.tex", "tab-main-single-tp1.tex"} <= names
 
 
-def test_a_folder_that_cannot_be_written_is_said_so(small: SampleRun, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ExportFailed, match="name another folder"):
-        export_run((small.state, attempts_in_memory(small.attempts)), tmp_path / "file", lambda _: None)
+@pytest.mark.parametrize(
+    ("place", "wrong"),
+    [
+        ("one.csv", "one.csv: a file is there, not a folder; name another folder"),
+        ("one.csv/deep/er", "one.csv: a file is there, not a folder; name another folder"),
+        ("nowhere", "nowhere: a link to nothing is there, not a folder"),
+        ("/dev/full", "/dev/full: a device or pipe is there, not a folder"),
+        ("/proc/x", "/proc/x: .*; name another folder"),
+    ],
+)
+def test_a_place_that_is_no_folder_is_told_before_the_figures_are_made(
+    place: str, wrong: str, small: SampleRun, tmp_path: Path
+) -> None:
+    (tmp_path / "one.csv").write_text("mine")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    told: list[str] = []
+    with pytest.raises(ExportFailed, match=wrong) as failed:
+        export_run((small.state, attempts_in_memory(small.attempts)), tmp_path / place, told.append)
+    assert told == []
+    assert "free space" not in str(failed.value)
+    assert (tmp_path / "one.csv").read_text() == "mine"
+
+
+def test_a_full_disk_is_told_to_be_freed_and_a_read_only_one_is_not(tmp_path: Path) -> None:
+    full, read_only = (OSError(number, os.strerror(number)) for number in (errno.ENOSPC, errno.EROFS))
+    assert "free space or name another folder" in str(cannot_write(tmp_path, full, "folder"))
+    assert str(cannot_write(tmp_path, read_only, "folder")).endswith(
+        "its file system is read-only; name another folder"
+    )
+
+
+def test_what_is_not_ours_and_what_was_changed_is_kept_and_named(small: SampleRun, tmp_path: Path) -> None:
+    source = (small.state, attempts_in_memory(small.attempts))
+    elsewhere = tmp_path / "elsewhere.csv"
+    elsewhere.write_text("mine")
+    to = tmp_path / "paper"
+    to.mkdir()
+    for name in ("main.tex", "main.pdf", "MANIFEST.sha256"):
+        (to / name).write_text(f"my {name}")
+    (to / "results.csv").symlink_to(elsewhere)
+    first = export_run(source, to, lambda _: None, make_pdf=False)
+    assert len(first.kept) == 4
+    assert set(first.kept) <= set(first.warnings)
+    assert "main.tex was not written by an export: yours is kept as main.tex.yours" in first.kept
+    for name in ("main.tex", "main.pdf", "MANIFEST.sha256"):
+        assert (to / f"{name}.yours").read_text() == f"my {name}"
+    assert elsewhere.read_text() == "mine"
+    assert export_run(source, to, lambda _: None, make_pdf=False).kept == ()
+    made = (to / "main.tex").read_bytes()
+    (to / "main.tex").write_text("edited")
+    again = export_run(source, to, lambda _: None, make_pdf=False)
+    assert again.kept == ("main.tex was changed since it was exported: yours is kept as main.tex.yours-2",)
+    assert (to / "main.tex.yours-2").read_text() == "edited"
+    assert (to / "main.tex").read_bytes() == made
+
+
+def test_the_pdf_of_a_document_that_was_changed_is_kept(small: SampleRun, tmp_path: Path) -> None:
+    source = (small.state, attempts_in_memory(small.attempts))
+    export_run(source, tmp_path, lambda _: None, make_pdf=False)
+    (tmp_path / "main.pdf").write_text("of the document as it was")
+    assert export_run(source, tmp_path, lambda _: None, make_pdf=False).kept == ()
+    (tmp_path / "main.tex").write_text("edited")
+    export_run(source, tmp_path, lambda _: None, make_pdf=False)
+    assert (tmp_path / "main.pdf.yours").is_file()
 
 
 def test_jsonl_has_one_line_a_cell(small_results: ResultSet) -> None:

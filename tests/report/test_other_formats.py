@@ -100,8 +100,42 @@ def test_the_command_writes_to_standard_output_to_a_file_and_into_a_folder(
     assert len([json.loads(line) for line in lines]) == 14
     assert main(["export", "small", "--format", "markdown", "--to", str(tmp_path / "made")]) == 0
     assert (tmp_path / "made" / "results.md").read_text().startswith("# demo")
-    assert sorted(path.name for path in (tmp_path / "made").iterdir()) == ["cells.jsonl", "results.md"]
+    assert sorted(path.name for path in (tmp_path / "made").iterdir()) == [
+        "MANIFEST.sha256",
+        "cells.jsonl",
+        "results.md",
+    ]
     assert run.is_dir()
+
+
+@pytest.mark.usefixtures("run")
+def test_a_named_file_is_replaced_and_said_so_and_one_in_a_named_folder_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine.csv"
+    mine.write_text("mine")
+    assert main(["export", "small", "--format", "csv", "--to", str(mine)]) == 0
+    assert f"exported to {mine}, replaced what was there" in capsys.readouterr().err
+    assert main(["export", "small", "--format", "csv", "--to", str(mine)]) == 0
+    assert "replaced what" not in capsys.readouterr().err
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "results.csv").write_text("mine")
+    into = ["export", "small", "--format", "csv", "--to", str(folder)]
+    assert main(into) == 0
+    assert "results.csv was not written by an export: yours is kept as results.csv.yours" in capsys.readouterr().err
+    assert (folder / "results.csv.yours").read_text() == "mine"
+    assert main(into) == 0
+    assert "kept" not in capsys.readouterr().err
+    assert (folder / "results.csv").read_bytes() == mine.read_bytes()
+
+
+@pytest.mark.usefixtures("run")
+def test_a_device_is_written_and_not_replaced(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "small", "--format", "csv", "--to", "/dev/full"]) == 2
+    assert "/dev/full: a device or pipe that takes nothing" in capfd.readouterr().err
+    assert Path("/dev/full").is_char_device()
+    assert main(["export", "small", "--format", "csv", "--to", "/dev/null"]) == 0
 
 
 @pytest.mark.usefixtures("run")
@@ -110,4 +144,4 @@ def test_what_cannot_be_is_said_in_one_line(tmp_path: Path, capsys: pytest.Captu
     assert "name it with --to DIR" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
     assert main(["export", "small", "--format", "csv", "--to", str(tmp_path / "file" / "x.csv")]) == 2
-    assert "cannot be written" in capsys.readouterr().err.splitlines()[-1]
+    assert capsys.readouterr().err.endswith("file: a file is there, not a folder; name another folder\n")
