@@ -7,8 +7,9 @@ import sys
 from ddconsole.commands.connection import EXPECTED, fail, printed
 from ddconsole.commands.known_run import known_run
 from ddconsole.core.drift import baseline_drift, drift_in_words
-from ddconsole.core.row_text import RowText, baselines, row_text
+from ddconsole.core.row_text import RowText, baselines, plain_line, row_text
 from ddconsole.core.run_state import CellRow, RunState
+from ddconsole.core.server_matrix import notes_of, server_matrices
 from ddconsole.core.sweep import cell_label, to_json
 
 
@@ -26,7 +27,7 @@ def main(options: argparse.Namespace) -> int:
         return 0
     because = f": {state.paused_because}" if state.paused_because else ""
     print("  ".join(filter(None, (known.name, f"{state.phase}{because}", state.outcome, known.as_of))))
-    for line in (*table_lines(state), *drift_lines(state)):
+    for line in (*table_lines(state), *drift_lines(state), *map(plain_line, server_lines(state))):
         print(line)
     return 0
 
@@ -34,6 +35,17 @@ def main(options: argparse.Namespace) -> int:
 def drift_lines(state: RunState) -> list[str]:
     """How far the baseline drifted, one line for each of its cells that was measured on several launches."""
     return [f"drift of {one.label} {one.cell}: {drift_in_words(one)}" for one in baseline_drift(state)]
+
+
+def server_lines(state: RunState) -> list[str]:
+    """Where servers differ and the plan does not account for it, one line a difference."""
+    matrices = server_matrices(state)
+    return [
+        f"{shown} TP{matrix.tensor_parallel}: {note}"
+        for matrix in matrices
+        for shown, name in zip(matrix.labels, matrix.columns, strict=True)
+        for note in notes_of([matrix], name)
+    ]
 
 
 def table_lines(state: RunState) -> list[str]:

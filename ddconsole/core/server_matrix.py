@@ -184,8 +184,13 @@ def _same(told: str, planned: str) -> bool:
 
 def matrix_notes(state: RunState, deployment: str) -> list[str]:
     """What is to be said beside the figures of a deployment's cells: where its server differs, unplanned."""
+    return notes_of(server_matrices(state), deployment)
+
+
+def notes_of(matrices: Iterable[ServerMatrix], deployment: str) -> list[str]:
+    """As `matrix_notes`, of the run's matrices: made once for all its deployments."""
     notes = []
-    for matrix in server_matrices(state):
+    for matrix in matrices:
         if deployment not in matrix.columns:
             continue
         column = matrix.columns.index(deployment)

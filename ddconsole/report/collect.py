@@ -14,6 +14,7 @@ from ddconsole.report.leakage import with_leakage
 from ddconsole.report.marks import Mark, in_order, mark_of_phase
 from ddconsole.report.read_attempt import ReadAttempt
 from ddconsole.report.result_set import CellFigures, CellResult, PointKey, ResultSet, point_key
+from ddconsole.report.run_notes import with_run_notes
 from ddconsole.report.statistics import Estimate, ratio_estimate
 from ddconsole.report.usable_attempts import UsableAttempts, usable_attempts
 
@@ -37,6 +38,7 @@ def result_set(state: RunState, load: AttemptLoader) -> ResultSet:
     attempts = [attempt for one in found for attempt in one.attempts]
     by_cell = {one.row.cell.id: one.attempts for one in found}
     cells = [_result(one, name, created.baseline) for one, name in zip(found, _shown_names(found), strict=True)]
+    compared = with_leakage(list(_with_speed_ups(cells, found, created.baseline)), by_cell, created.baseline)
     return ResultSet(
         run=created.run,
         plan_name=created.plan_name,
@@ -50,7 +52,7 @@ def result_set(state: RunState, load: AttemptLoader) -> ResultSet:
         began=state.began,
         data_time=max((one.counted.ended_at for one in attempts), default=state.began),
         protocol=created.protocol,
-        cells=tuple(with_leakage(list(_with_speed_ups(cells, found, created.baseline)), by_cell, created.baseline)),
+        cells=tuple(with_run_notes(compared, state)),
         environment=(*_environment(attempts), *_accepted(state)),
         differences=differences(
             [

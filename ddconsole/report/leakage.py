@@ -9,9 +9,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ddconsole.core.records import RequestOutcome
-from ddconsole.report.marks import Mark, in_order
 from ddconsole.report.read_attempt import ReadAttempt, RequestFigures
 from ddconsole.report.result_set import CellResult, EqualOutputs, PointKey, point_key
+from ddconsole.report.run_notes import flagged
 
 _FALL = 0.01
 """Share by which acceptance may fall from one budget to the next larger one: rounding and ties of the drafts."""
@@ -36,12 +36,7 @@ def with_leakage(cells: Sequence[CellResult], attempts: Attempts, baseline: str)
         else cell
         for cell in cells
     ]
-    return [_flagged(cell, signs[cell.cell]) if cell.cell in signs else cell for cell in told]
-
-
-def _flagged(cell: CellResult, texts: Sequence[str]) -> CellResult:
-    marks = tuple(in_order({*cell.marks, Mark.FLAGGED}))
-    return replace(cell, marks=marks, reasons=(*cell.reasons, *texts))
+    return [flagged(cell, signs[cell.cell]) if cell.cell in signs else cell for cell in told]
 
 
 def _compared_outputs(

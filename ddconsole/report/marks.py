@@ -30,7 +30,10 @@ class Mark(Enum):
     ESTIMATED_TOKENS = ("e", "output tokens were estimated from chunks: the engine told no usage")
     LENGTH_NOT_FIXED = ("l", "output lengths were not fixed")
     FROM_COUNTERS = ("c", "acceptance from the engine's counters over the cell, not from its requests")
-    FLAGGED = ("f", "disturbed or contradictory: see the list of what is left out or flagged")
+    FLAGGED = (
+        "f",
+        "disturbed, contradictory, or of a server that differs unplanned: see the list of what is left out or flagged",
+    )
     SIMULATED = ("SIMULATED", "these figures were not measured on hardware")
 
     def __init__(self, sign: str, legend: str) -> None:

@@ -202,12 +202,12 @@ def attempt_file(
     return AttemptFile(**{**values, **changes})
 
 
-def start_launch(sample: SampleRun, number: int, deployment: Deployment, round_: int) -> None:
-    """Bring a server up."""
+def start_launch(sample: SampleRun, number: int, deployment: Deployment, round_: int, **effective: Any) -> None:
+    """Bring a server up, which tells these arguments."""
     sample.tell(
         ev.LaunchPlanned(number, deployment.id, round_),
         ev.LaunchStarting(number, "load weights", 0.5),
-        ev.LaunchReady(number, start_seconds=40.0),
+        ev.LaunchReady(number, effective=effective, start_seconds=40.0),
     )
 
 
