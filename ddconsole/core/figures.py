@@ -25,7 +25,8 @@ DEFINITIONS: dict[str, str] = {
     ),
     "tpot": "TPOT: (last - first) / (n - k) per request, the inverse of tok/s; median",
     "end_to_end": "end to end: request sent (open loop: meant to be sent) to its last token; median",
-    "chunk_gap": "chunk gap: time between successive chunks with text; under speculation a chunk holds several tokens",
+    "chunk_gap": "chunk gap: time between successive chunks with text; under speculation a chunk holds several tokens; "
+    "blank where most chunks were read together, so that their own times are not known",
     "tokens_per_chunk": "tokens a chunk: output tokens over chunks with text",
     "goodput": "goodput: requests a second, over the wall time, that succeeded and kept every limit of protocol.slo",
     "acceptance": (
@@ -72,6 +73,16 @@ def tokens_at_first(record: RequestRecord) -> int:
             break
         chunks += 1
     return chunks
+
+
+def chunk_gap(records: Iterable[RequestRecord]) -> float | None:
+    """The median time between chunks with text, in seconds; None where most were read with the one before.
+
+    Chunks of one read share its time, so that the gap between them says when they were read, not when they came.
+    """
+    gaps = [gap for record in records for gap in record.chunk_gaps_us]
+    middle = statistics.median(gaps) if gaps else 0.0
+    return middle / 1e6 if middle > 0 else None
 
 
 def rate_bias(record: RequestRecord) -> float | None:
@@ -200,7 +211,6 @@ def summarise(
     good = [record for record in records if record.outcome is RequestOutcome.OK]
     rates = _known(output_rate(record) for record in good)
     firsts = _known(time_to_first_token(record) for record in good)
-    gaps = [gap / 1e6 for record in good for gap in record.chunk_gaps_us]
     tokens = sum(record.output_tokens or 0 for record in good)
     wall = max((r.end for r in records), default=0.0) - min((begin(r) for r in records), default=0.0)
     biases = _known(rate_bias(record) for record in good)
@@ -221,7 +231,7 @@ def summarise(
         server_rate=tokens / wall if wall > 0 and good else None,
         ttft=statistics.median(firsts) if firsts else None,
         tpot=statistics.median([1.0 / rate for rate in rates]) if rates else None,
-        chunk_gap=statistics.median(gaps) if gaps else None,
+        chunk_gap=chunk_gap(good),
         tokens_per_chunk=tokens / chunks if chunks else None,
         acceptance=acceptance_of(good) or acceptance,
         cached_tokens=sum(record.cached_tokens or 0 for record in good),

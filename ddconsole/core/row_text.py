@@ -148,7 +148,7 @@ def cell_figures(row: CellRow) -> CellFigures | None:
         server_rate=_median(_numbers(attempts, "server_rate")),
         ttft=_median(_numbers(attempts, "ttft")),
         tpot=_median(_numbers(attempts, "tpot")),
-        chunk_gap=_median(_numbers(attempts, "chunk_gap")),
+        chunk_gap=_median(_numbers(attempts, "chunk_gap")) or None,
         acceptance=_median([one for one in accepted if one is not None]),
         engine_acceptance=_median([one for one in engine if one is not None]),
         acceptance_source=str(_part(attempts[0].figures, "acceptance").get("source", "")),

@@ -8,7 +8,7 @@ from ddconsole.core.figures import Summary, sum_by_position
 from ddconsole.core.records import Acceptance, RequestOutcome
 from ddconsole.report.read_attempt import ReadAttempt, RequestFigures
 from ddconsole.report.result_set import PERCENTILES, CellFigures, Distribution, TurnFigures
-from ddconsole.report.statistics import Observations, certified_percentile, median_estimate, observe
+from ddconsole.report.statistics import Estimate, Observations, certified_percentile, median_estimate, observe
 
 Figure = Callable[[RequestFigures], float | None]
 
@@ -107,7 +107,7 @@ def _turn(
         requests=len(requests),
         context=_median([one.prompt_tokens for one in requests]),
         output_rate=median_estimate(_observed(attempts, of_turn(_RATE))),
-        ttft=median_estimate(_observed(attempts, of_turn(_TTFT))),
+        ttft=_certified(_observed(attempts, of_turn(_TTFT))),
         acceptance=acceptance,
     )
 
@@ -121,6 +121,13 @@ def _observed(attempts: Sequence[ReadAttempt], figure: Figure) -> Observations |
     for one in attempts:
         by_launch.setdefault(one.launch, []).append(one.requests)
     return observe(by_launch, figure)
+
+
+def _certified(observations: Observations | None) -> Estimate | None:
+    """The median of a time, by the floor that the percentiles of a cell's times have."""
+    if observations is None or certified_percentile(observations.known(), 0.50) is None:
+        return None
+    return median_estimate(observations)
 
 
 def _distribution(observations: Observations | None) -> Distribution:

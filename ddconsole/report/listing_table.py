@@ -75,7 +75,7 @@ _LOAD_COLUMNS = [
 _LATENCY_COLUMNS = [
     *_times(lambda one: one.ttft, "TTFT (ms)", 0.50, 0.90, 0.95, 0.99),
     *_times(lambda one: one.tpot, "TPOT (ms)", 0.50, 0.90, 0.99),
-    _Column("chunk", "gap (ms)", lambda one: _milliseconds(one.chunk_gap), 1),
+    _Column("chunk", "gap (ms)", lambda one: _milliseconds(one.chunk_gap), 1, is_optional=True),
     _Column("step", "time (ms)", lambda one: _milliseconds(one.step_time), 1),
 ]
 
@@ -104,7 +104,8 @@ def latency_tables(result: ResultSet) -> Iterator[Fragment]:
             caption = (
                 f"Tensor-parallel size {grid.tensor_parallel}, {latex_text(mode)}. TTFT: request sent to first chunk "
                 "with text. TPOT: (last $-$ first) / ($n - 1$) of a request. Chunk gap: median time between chunks "
-                "with text; a chunk may hold several tokens. Step time: acceptance length over output rate. "
+                "with text, blank where most were read together; a chunk may hold several tokens. "
+                "Step time: acceptance length over output rate. "
                 f"{sample_words(grid.shown())} {prose(missing_words(grid.shown()))} {_LEFT_OUT}"
             )
             yield _listing(result, grid, f"tab-latency-{grid.kind}-{grid.suffix}", _LATENCY_COLUMNS, caption)

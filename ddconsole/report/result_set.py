@@ -60,7 +60,7 @@ class TurnFigures:
     """Prompt tokens, all earlier turns included; median."""
     output_rate: Estimate | None
     ttft: Estimate | None
-    """Seconds; median."""
+    """Seconds; median. None where its requests are too few for the 50th percentile."""
     acceptance: Acceptance | None
 
 

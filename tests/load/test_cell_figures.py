@@ -97,6 +97,13 @@ def test_concurrency_and_tokens_a_chunk() -> None:
     assert figures.chunk_gap == pytest.approx(0.5)
 
 
+def test_a_time_between_chunks_that_were_read_together_is_not_zero_but_unknown() -> None:
+    """Three of four gaps are of chunks of one read; of two of four the median lies between, and is known."""
+    record = request(0.0, 0.4, 0.1, 5)
+    assert summarise([replace(record, chunk_gaps_us=(0, 0, 400_000, 0))]).chunk_gap is None
+    assert summarise([replace(record, chunk_gaps_us=(0, 0, 400_000, 400_000))]).chunk_gap == pytest.approx(0.2)
+
+
 # --- acceptance
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from ddconsole.core.attempt_file import AttemptFile
 from ddconsole.core.records import RequestRecord
+from ddconsole.report.attempt_reader import attempts_in_memory
+from ddconsole.report.collect import result_set
 from ddconsole.report.export import export_texts, fragments_of
 from ddconsole.report.fragment import Fragment
 from ddconsole.report.marks import Mark
@@ -244,3 +246,25 @@ def test_one_launch_has_no_interval_anywhere() -> None:
     texts = export_texts(results_of(ct200_run(launches=1, parallel=(1,))))
     assert r"[1" not in texts["tab-main-single-tp1.tex"].split(r"\midrule")[1].replace(r"\\[", "")
     assert "interval over launches" not in texts["main.tex"]
+
+
+def test_a_turn_of_too_few_requests_has_no_median_of_a_time(small_results: ResultSet) -> None:
+    """The floor is that of the latency table, which is blank for the whole conversation's 50th percentile below it."""
+    (cell,) = [one for one in small_results.counted() if one.point.kind == "conversation" and one.method == "ar"]
+    assert cell.figures is not None
+    assert all(0 < turn.requests < 11 and turn.ttft is None for turn in cell.figures.turns)
+    one = fragment_of(small_results, "tab-turns-calculator-tp1")
+    group = one.tex.split("Time to first token (ms)")[1]
+    assert group.count(r"{\textdagger{}}") == 2 * len(cell.figures.turns)
+    assert Mark.NOT_CERTIFIED in one.marks
+    assert {row["ttft_s"] for row in csv.DictReader(io.StringIO(one.csv))} == {""}
+
+
+def test_a_column_without_any_time_between_chunks_is_left_out(small: SampleRun) -> None:
+    files = {
+        key: replace(file, requests=tuple(replace(one, chunk_gaps_us=(0, 0, 1000)) for one in file.requests))
+        for key, file in small.attempts.items()
+    }
+    result = result_set(small.state, attempts_in_memory(files))
+    assert all(cell.figures.chunk_gap is None for cell in result.counted() if cell.figures)
+    assert "gap (ms)" not in fragment_of(result, "tab-latency-single-tp1").tex
