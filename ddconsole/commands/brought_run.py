@@ -6,7 +6,7 @@ import sys
 from contextlib import aclosing
 from pathlib import Path
 
-from ddconsole.commands.connection import agent_of, require_run
+from ddconsole.commands.connection import agent_of, require_run, run_folder
 from ddconsole.commands.known_run import known_from_disk, run_at_host
 from ddconsole.commands.places import runs_folder
 from ddconsole.core.coming_back import LOCAL
@@ -26,7 +26,7 @@ def brought_run(options: argparse.Namespace) -> Path:
     """
     if options.host:
         return asyncio.run(_brought(options.host, options.run))
-    folder = require_run(options.run)
+    folder = run_folder(options.run) if options.run else require_run(None)
     if as_of := known_from_disk(folder).as_of:
         print(f"ddconsole: {folder.name}: {as_of}", file=sys.stderr)
     return folder

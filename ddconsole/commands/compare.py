@@ -4,8 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ddconsole.commands.connection import EXPECTED, UsageProblem, fail, find_run, printed, require_run
-from ddconsole.commands.places import runs_folder
+from ddconsole.commands.connection import EXPECTED, UsageProblem, fail, printed, run_folder
 from ddconsole.compare.as_json import comparison_json
 from ddconsole.compare.comparison import Comparison
 from ddconsole.compare.latex import export_comparison
@@ -47,27 +46,6 @@ def _write(comparison: Comparison, figure: str, to: Path) -> None:
     for warning in report.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     print(f"exported to {report.pdf or to}" + ("" if report.pdf else f"; no PDF: {report.pdf_reason}"), file=sys.stderr)
-
-
-def run_folder(name: str) -> Path:
-    """A run by the path of its folder, by its id, or by the beginning of its id.
-
-    Raises:
-        UsageProblem: there is none, or several begin like that.
-    """
-    path, told = Path(name).expanduser(), name
-    if (path / "journal.jsonl").is_file():
-        return path
-    if "/" not in name and name not in (".", ".."):
-        found = find_run(name)
-        if found is not None:
-            return found
-        path = next((one for one in (path, runs_folder() / name) if one.is_dir()), path)
-        if not path.is_dir():
-            return require_run(name)
-        told = str(path)
-    what = "has no journal.jsonl in it" if path.is_dir() else "is no folder"
-    raise UsageProblem(f"{told} {what}; name a run's folder, such as logs/<run>, or a run as ddconsole runs lists")
 
 
 def _status(comparison: Comparison, figure: str) -> int:

@@ -123,6 +123,27 @@ def require_run(name: str | None) -> Path:
     return found
 
 
+def run_folder(name: str) -> Path:
+    """A run by the path of its folder, by its id, or by the beginning of its id.
+
+    Raises:
+        UsageProblem: there is none, or several begin like that.
+    """
+    path, told = Path(name).expanduser(), name
+    if (path / "journal.jsonl").is_file():
+        return path
+    if "/" not in name and name not in (".", ".."):
+        found = find_run(name)
+        if found is not None:
+            return found
+        path = next((one for one in (path, runs_folder() / name) if one.is_dir()), path)
+        if not path.is_dir():
+            return require_run(name)
+        told = str(path)
+    what = "has no journal.jsonl in it" if path.is_dir() else "is no folder"
+    raise UsageProblem(f"{told} {what}; name a run's folder, such as logs/<run>, or a run as ddconsole runs lists")
+
+
 def state_on_disk(folder: Path) -> RunState:
     """What a run's journal on this machine says.
 

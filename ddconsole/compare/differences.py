@@ -127,6 +127,11 @@ def difference_of(before: ComparedCell, after: ComparedCell, figure: Figure) -> 
     )
 
 
+def is_too_wide(low: float, high: float) -> bool:
+    """Whether the range of a ratio reaches a tenth or ten times: in percent it says nothing."""
+    return low < 0.1 or high > 10
+
+
 def judged(
     differences: Sequence[Difference], figure: Figure, least: float = LEAST
 ) -> tuple[list[Difference], list[ServerDifference]]:

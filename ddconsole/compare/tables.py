@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import ddconsole
 from ddconsole.compare.comparison import Compared, Comparison
-from ddconsole.compare.differences import Difference, Verdict
+from ddconsole.compare.differences import Difference, Verdict, is_too_wide
 from ddconsole.compare.side import Side
 from ddconsole.compare.text import cells_text, named_changes
 from ddconsole.report.cell_fields import Field, csv_text
@@ -271,6 +271,8 @@ def _signed_spec(column: NumberColumn) -> str:
 def _range(ratio: Estimate) -> str:
     if ratio.low is None or ratio.high is None:
         return ""
+    if is_too_wide(ratio.low, ratio.high):
+        return "(cannot be told)"
     ends = f"{_signed(ratio.low)}, {_signed(ratio.high)}"
     return f"{{[}}{ends}{{]}}" if ratio.sureness is Sureness.INTERVAL else f"({ends})"
 

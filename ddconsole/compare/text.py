@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ddconsole.compare.changes import Change
 from ddconsole.compare.comparison import Compared, Comparison, OneSided
-from ddconsole.compare.differences import Difference, ServerDifference, Verdict
+from ddconsole.compare.differences import Difference, ServerDifference, Verdict, is_too_wide
 from ddconsole.compare.side import Figure, Side
 from ddconsole.core.visible_text import visible_line
 from ddconsole.report.statistics import LAUNCHES_FOR_AN_INTERVAL, Estimate, Sureness
@@ -222,6 +222,8 @@ def ratio_text(ratio: Estimate) -> str:
     text = f"{percent(ratio.value)} %"
     if ratio.low is None or ratio.high is None:
         return text
+    if is_too_wide(ratio.low, ratio.high):
+        return f"{text} (cannot be told: {ratio.low:.2f} to {ratio.high:.1f} times)"
     ends = f"{percent(ratio.low)}, {percent(ratio.high)}"
     return f"{text} [{ends}]" if ratio.sureness is Sureness.INTERVAL else f"{text} ({ends})"
 

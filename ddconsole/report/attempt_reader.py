@@ -78,7 +78,11 @@ def state_of_run(run_directory: Path) -> tuple[RunState, str | None]:
         ) from problem
     state = fold(entries)
     if state.created is None:
-        raise RunUnreadable(f"{path}: the journal holds no run; name the directory of a run that was started")
+        why = "it is empty" if not entries and damage is None else "its first line is missing or damaged"
+        raise RunUnreadable(
+            f"{path}: the journal holds no run: {why}, so nothing of {run_directory.name} is known here; "
+            "take another run of those that `ddconsole runs` lists"
+        )
     if damage is None:
         return state, None
     what = "its last line is torn" if damage.torn_tail else f"line {damage.line} is damaged, nothing after it was read"

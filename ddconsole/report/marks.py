@@ -12,7 +12,7 @@ class Mark(Enum):
     NOT_IN_PLAN = ("--", "not in the plan, or not defined for this cell")
     FAILED = ("fail", "failed")
     OUT_OF_MEMORY = ("OOM", "out of memory")
-    UNFIT = ("unfit", "does not fit: a lower bound of its memory is above what the GPU has, not tried")
+    UNFIT = ("unfit", "too large: a lower bound of its memory is above what the GPU has, not tried")
     SKIPPED = ("skip", "left out by the plan or by the operator")
     PRUNED = ("pruned", "left out by the protocol, with the numbers that decided")
     STOPPED = ("stop", "stopped by the operator")

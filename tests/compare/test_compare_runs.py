@@ -10,7 +10,9 @@ from ddconsole.compare.differences import Verdict
 from ddconsole.compare.facts import NO_FILES, RunFiles
 from ddconsole.compare.read import compare_folders
 from ddconsole.compare.side import Side, side_of
+from ddconsole.compare.text import ratio_text
 from ddconsole.report.attempt_reader import attempts_in_memory
+from ddconsole.report.statistics import Estimate, Sureness
 from screens.compare_text import comparison_page
 from screens.spans import plain
 from tests.compare.changed_runs import Recipe, made, points
@@ -329,8 +331,27 @@ def test_bad_input_is_said_in_one_line(
 def test_a_folder_without_a_run_in_its_journal_is_said_so(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (runs / "empty").mkdir()
     (runs / "empty" / "journal.jsonl").write_bytes(b"")
-    assert main(["compare", "empty", "first"]) == 2
-    assert "the journal holds no run" in capsys.readouterr().err
+    for arguments in (["compare", "empty", "first"], ["export", "empty", "--format", "csv"]):
+        assert main(arguments) == 2
+        err = capsys.readouterr().err
+        assert "the journal holds no run: it is empty, so nothing of empty is known here" in err
+        assert "name the directory" not in err
+
+
+def test_an_export_takes_the_path_of_a_folder_as_a_comparison_does(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DDCONSOLE_RUNS", str(runs / "elsewhere"))
+    assert main(["export", str(runs / "first"), "--format", "csv"]) == 0
+    assert capsys.readouterr().out.startswith("cell,method,")
+    assert main(["export", "/tmp", "--format", "csv"]) == 2
+    assert "/tmp has no journal.jsonl in it" in capsys.readouterr().err
+
+
+def test_a_range_that_says_nothing_is_not_told_in_percent() -> None:
+    wide, narrow = Estimate(1.2, 0.5, 200.535, Sureness.SPREAD), Estimate(1.2, 1.1, 1.3, Sureness.INTERVAL)
+    assert ratio_text(wide) == "+20.0 % (cannot be told: 0.50 to 200.5 times)"
+    assert ratio_text(narrow) == "+20.0 % [+10.0, +30.0]"
 
 
 def test_of_a_damaged_journal_is_said_which_and_that_the_rest_is_not_known(

@@ -203,7 +203,7 @@ def test_the_document_says_what_was_run_and_explains_the_marks_that_occur(small:
     legend = text.split("Marks")[1].split("Output rate, speed-up and acceptance")[0]
     assert "within one launch" in legend
     assert "too few requests" in legend
-    for absent in ("does not fit", "out of memory", "estimated", "pruned", "hardware"):
+    for absent in ("too large", "out of memory", "estimated", "pruned", "hardware"):
         assert absent not in legend
 
 
