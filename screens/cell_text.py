@@ -17,6 +17,7 @@ from ddconsole.core.row_text import (
     point_key,
     seconds_short,
     sparkline,
+    ttft_text,
 )
 from ddconsole.core.run_state import Attempt
 from ddconsole.core.sweep import WorkloadPoint
@@ -221,8 +222,9 @@ def _headline(facts: CellFacts, figures: CellFigures) -> list[Span]:
         (spread, Role.DIM),
         ("" if rate is None or not baseline else f"{rate / baseline:.2f}× {shown(name)}", Role.GOOD),
         (f"accept {acceptance_text(facts.row, facts.state, figures)}", Role.PLAIN),
-        (f"TTFT {seconds_short(figures.ttft)}" if figures.ttft is not None else "", Role.PLAIN),
+        (f"TTFT {ttft_text(figures)}" if figures.ttft is not None else "", Role.PLAIN),
         (f"{figures.succeeded}/{figures.requests} requests", Role.DIM),
+        ("† too few for a report's median" if ttft_text(figures).endswith("†") else "", Role.DIM),
     ]
 
 

@@ -28,6 +28,9 @@ GLYPHS: dict[st.CellPhase, str] = {
 PROBLEMS = frozenset({st.CellPhase.FAILED, st.CellPhase.BLOCKED, st.CellPhase.UNFIT, st.CellPhase.INTERRUPTED})
 """Phases that want a decision of the operator."""
 
+REQUESTS_FOR_A_MEDIAN = 11
+"""Requests that the median of a time needs at least to stand in a report: `report.statistics.PERCENTILE_FLOORS`."""
+
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
@@ -281,7 +284,7 @@ def _done_texts(row: CellRow, state: RunState, known_baselines: Baselines) -> di
         "spread": "" if figures.spread is None else f"({figures.spread:.1f})",
         "speed_up": speed_up_text(row, state, known_baselines),
         "acceptance": acceptance_text(row, state, figures),
-        "ttft": seconds_short(figures.ttft),
+        "ttft": ttft_text(figures),
         "count": _done_count(row, figures),
         "time": clock_time(seconds),
     }
@@ -317,6 +320,12 @@ def acceptance_text(row: CellRow, state: RunState, figures: CellFigures) -> str:
         return f"{figures.acceptance:.2f}"
     is_baseline = state.created is not None and state.deployments[row.cell.deployment].method == state.created.baseline
     return "1.00" if is_baseline else "?"
+
+
+def ttft_text(figures: CellFigures) -> str:
+    """The median, with a dagger where the report leaves it blank: of fewer requests than a 50th percentile needs."""
+    text = seconds_short(figures.ttft)
+    return f"{text}†" if text and figures.succeeded < REQUESTS_FOR_A_MEDIAN else text
 
 
 def short_cause(state: st.CellState) -> str:

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from ddconsole.core.figures import percentile
 from ddconsole.core.records import RequestOutcome
+from ddconsole.core.row_text import REQUESTS_FOR_A_MEDIAN
 from ddconsole.report.launch_interval import interval_of, interval_of_ratio
 
 LAUNCHES_FOR_AN_INTERVAL = 3
 
-PERCENTILE_FLOORS = ((0.99, 662), (0.95, 130), (0.90, 64), (0.50, 11))
+PERCENTILE_FLOORS = ((0.99, 662), (0.95, 130), (0.90, 64), (0.50, REQUESTS_FOR_A_MEDIAN))
 """Requests that a percentile needs at least: MLPerf's floors at a confidence of 0.99 (facts: reporting)."""
 
 

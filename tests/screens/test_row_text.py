@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,7 @@ from ddconsole.core.row_text import (
     row_text,
     seconds_in_words,
     sparkline,
+    ttft_text,
 )
 from screens.cell_facts import CellFacts
 from screens.cell_text import short_lines
@@ -35,6 +37,15 @@ def test_a_done_cell_is_compared_with_the_baseline_at_its_own_point() -> None:
     assert (base.word, base.speed_up, base.acceptance) == ("done", "1.00", "1.00")
     assert float(fast.speed_up) == pytest.approx(float(fast.rate) / float(base.rate), abs=0.01)
     assert (fast.acceptance, fast.ttft, fast.count, fast.time) == ("4.81", "61 ms", "5/5", "0:45")
+
+
+def test_a_ttft_of_fewer_requests_than_a_report_asks_for_carries_its_mark() -> None:
+    feed = ct200.midway()
+    figures = cell_figures(feed.state.cells["c010"])
+    assert figures is not None
+    assert ttft_text(replace(figures, succeeded=11)) == "61 ms"
+    assert ttft_text(replace(figures, succeeded=10)) == "61 ms†"
+    assert ttft_text(replace(figures, succeeded=10, ttft=None)) == ""
 
 
 def test_without_the_baseline_there_is_no_speed_up() -> None:
