@@ -110,6 +110,11 @@ def _add_sweeps(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         if name == "rehearse":
             verb.add_argument("--scale", type=float, default=60.0, help="how many times faster than real; default 60")
             verb.add_argument("--faults", metavar="FILE", help="JSON list of faults to inject")
+            verb.add_argument(
+                "--until",
+                metavar="HH:MM",
+                help="be over by then, by its fast clock; default: no deadline, also no plan's",
+            )
         else:
             _add_host(verb)
     plan = _verb(verbs, "plan", "what a plan expands to: cells, launches, time, memory, and what will not fit")

@@ -14,6 +14,7 @@ from ddconsole.commands.host_choices import HostChoice
 from ddconsole.commands.places import runs_folder, state_home
 from ddconsole.commands.staying import Stay, stay_on
 from ddconsole.core.coming_back import LOCAL, come_back
+from ddconsole.core.deadline import NO_DEADLINE, until_problem
 from ddconsole.core.plan_problem import PlanError
 from ddconsole.core.plan_values import ID_RULE, id_problem
 from ddconsole.core.wire import Submission
@@ -103,9 +104,22 @@ def _begin(options: argparse.Namespace, sweep: PlannedSweep) -> Begun:
         prepare_state(state, rules_from_json(faults, str(options.faults)))
     except FaultFileError as problem:
         raise UsageProblem(str(problem)) from problem
-    rehearsal = Rehearsal(rehearsal_command(), options.scale, tuple(faults))
+    rehearsal = Rehearsal(rehearsal_command(), options.scale, tuple(faults), _asked_deadline(options.until))
     submission = submission_of(sweep, run, "local", rehearsal)
     return Begun(submission, "local", choice, environment(state, options.scale))
+
+
+def _asked_deadline(until: str | None) -> str | None:
+    """The deadline that a rehearsal was given; None for none.
+
+    Raises:
+        UsageProblem: it is no time of day.
+    """
+    if until is None or until == NO_DEADLINE:
+        return None
+    if problem := until_problem(until):
+        raise UsageProblem(f"--until {until}: {problem}")
+    return until
 
 
 def _faults(path: str | None) -> list[Mapping[str, object]]:
@@ -124,6 +138,9 @@ async def _run(options: argparse.Namespace, sweep: PlannedSweep, begun: Begun) -
     print(plan_line(sweep), file=sys.stderr)
     for note in sweep.expansion.notes:
         print(f"note: {note}", file=sys.stderr)
+    if sweep.plan.protocol.until and begun.environment is not None and options.until is None:
+        left_out = f"until {sweep.plan.protocol.until} is left out: the rehearsal runs the whole sweep"
+        print(f"note: {left_out} (--until HH:MM of its fast clock)", file=sys.stderr)
     say_what_ssh_leaves_out(begun.host)
     async with agent_of(begun.host, rehearsal=begun.environment, choice=begun.choice, say=True) as client:
         hello = await client.hello()

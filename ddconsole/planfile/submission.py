@@ -26,6 +26,8 @@ class Rehearsal:
     command: tuple[str, ...]
     scale: float
     faults: tuple[Mapping[str, Any], ...] = ()
+    until: str | None = None
+    """A deadline by the simulated host's clock. The plan's own is left out: a fast clock would be past it at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,9 @@ def submission_of(sweep: PlannedSweep, run: str, host: str, rehearsal: Rehearsal
     """What the agent needs to run the sweep."""
     plan = sweep.plan
     command = rehearsal.command if rehearsal else engine_command(plan)
+    protocol = plan.protocol.model_dump(mode="json")
+    if rehearsal:
+        protocol["until"] = rehearsal.until
     return Submission(
         run=run,
         plan_text=sweep.loaded.text,
@@ -77,7 +82,7 @@ def submission_of(sweep: PlannedSweep, run: str, host: str, rehearsal: Rehearsal
             "draft": plan.model.draft,
             "source": _plain(plan.model.source),
         },
-        protocol=plan.protocol.model_dump(mode="json"),
+        protocol=protocol,
         deployments=tuple(to_json(one) for one in sweep.expansion.deployments),
         cells=tuple(to_json(one) for one in sweep.expansion.cells),
         skipped=sweep.expansion.skipped,

@@ -22,3 +22,13 @@ def test_a_rehearsal_is_marked_and_starts_its_own_server() -> None:
     assert sent.engine["command"] == ["simulated"]
     assert sent.rehearsal == {"scale": 60.0, "faults": []}
     assert sent.displace == ()
+
+
+def test_a_rehearsal_has_only_the_deadline_that_was_asked_for() -> None:
+    """The plan's time of day comes within minutes on a fast clock, and would drop most of the sweep."""
+    loaded = load_plan(find_plan("ct200-ddtree"))
+    sweep = plan_sweep(loaded, loaded.plan)
+    assert submission_of(sweep, "r-1", "ct200").protocol["until"] == "07:00"
+    assert submission_of(sweep, "r-1", "ct200", Rehearsal(("simulated",), 60.0)).protocol["until"] is None
+    asked = Rehearsal(("simulated",), 60.0, until="06:30")
+    assert submission_of(sweep, "r-1", "ct200", asked).protocol["until"] == "06:30"
