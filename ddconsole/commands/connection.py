@@ -12,7 +12,7 @@ from ddconsole.commands.asking import prompts_of_terminal
 from ddconsole.commands.host_choices import HostChoice, host_choice
 from ddconsole.commands.places import runs_folder, state_home
 from ddconsole.core.fold import fold
-from ddconsole.core.journal_line import read_lines
+from ddconsole.core.journal_line import decode_line, read_lines
 from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import cell_label
 from ddconsole.link.client import AgentError, LinkLost
@@ -93,14 +93,14 @@ def run_folders() -> list[Path]:
 
 
 def find_run(name: str | None) -> Path | None:
-    """The folder of a run by its id or an unambiguous beginning of it; the newest without a name.
+    """The folder of a run by its id or an unambiguous beginning of it; the newest with a journal without a name.
 
     Raises:
         UsageProblem: several runs begin like that.
     """
     folders = run_folders()
     if name is None:
-        return folders[0] if folders else None
+        return next(filter(_has_a_beginning, folders), None)
     exact = [path for path in folders if path.name == name]
     if exact:
         return exact[0]
@@ -144,8 +144,33 @@ def run_folder(name: str) -> Path:
     raise UsageProblem(f"{told} {what}; name a run's folder, such as logs/<run>, or a run as ddconsole runs lists")
 
 
+def _has_a_beginning(folder: Path) -> bool:
+    """Whether the first line of a run's journal is whole."""
+    try:
+        with (folder / "journal.jsonl").open("rb") as journal:
+            decode_line(journal.readline().removesuffix(b"\n"))
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return True
+
+
 def state_on_disk(folder: Path) -> RunState:
-    """What a run's journal on this machine says.
+    """What a run's journal on this machine says; what is wrong with it goes to standard error.
+
+    Raises:
+        UsageProblem: it cannot be read.
+    """
+    state, trouble = read_journal(folder)
+    if trouble:
+        print(f"ddconsole: {folder.name}: {trouble}", file=sys.stderr)
+    return state
+
+
+def read_journal(folder: Path) -> tuple[RunState, str]:
+    """What a run's journal on this machine says, and what is wrong with it: `journal damaged at line 12`, or nothing.
+
+    A line that was being written when its writer ended is not wrong, unless the journal says nothing without it: then
+    the state has no `created`.
 
     Raises:
         UsageProblem: it cannot be read.
@@ -154,9 +179,10 @@ def state_on_disk(folder: Path) -> RunState:
         entries, damage = read_lines((folder / "journal.jsonl").read_bytes())
     except OSError as problem:
         raise UsageProblem(f"{folder}: {problem.strerror or problem}") from problem
-    if damage is not None and not damage.torn_tail:
-        print(f"ddconsole: {folder.name}: line {damage.line} of the journal is damaged", file=sys.stderr)
-    return fold(entries)
+    state = fold(entries)
+    if damage is not None and (state.created is None or not damage.torn_tail):
+        return state, f"journal damaged at line {damage.line}"
+    return state, "" if state.created else "journal empty"
 
 
 def rehearsal_agent(environment: Mapping[str, str]) -> Path:

@@ -13,6 +13,7 @@ def copy_summary(folder: Path) -> dict[str, Any]:
 
     Raises:
         OSError: the journal cannot be read.
+        ValueError: it says nothing: it is empty, or damaged at its beginning.
     """
     about = (folder / "journal.jsonl").stat()
     made_from = [about.st_size, about.st_mtime_ns]
@@ -37,4 +38,7 @@ def _made(folder: Path) -> dict[str, Any]:
     from ddconsole.core.run_summary import status_of  # noqa: PLC0415
 
     entries, _ = read_lines((folder / "journal.jsonl").read_bytes())
-    return status_of(fold(entries), folder.name)
+    state = fold(entries)
+    if state.created is None:
+        raise ValueError("the journal says nothing")
+    return status_of(state, folder.name)

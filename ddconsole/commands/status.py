@@ -67,6 +67,14 @@ def _last_moved(folder: Path) -> Iterator[float]:
 
 
 def _summary(folder: Path) -> Summary:
+    """What is known of one run.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: its journal says nothing, or its summary is none.
+    """
+    if not (folder / "journal.jsonl").stat().st_size:
+        raise ValueError("the journal is empty")
     status = folder / "status.json"
     if status.exists():
         return Summary(folder, json.loads(status.read_bytes()), status.stat().st_mtime, of_copy=False)
