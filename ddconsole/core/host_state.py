@@ -127,6 +127,7 @@ class NumaNode:
     """The kernel's list notation, `0-31,64-95`; `cpu_numbers` takes it apart."""
     memory_total: Reading[int]
     memory_free: Reading[int]
+    """What a process can still have, page cache that can be dropped included: as `HostState.memory_available`."""
     gpus: tuple[int, ...]
     """Indices of the GPUs whose node is known to be this one."""
     distances: Reading[tuple[int, ...]] = NOT_READ

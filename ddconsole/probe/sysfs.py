@@ -70,7 +70,7 @@ def _node(folder: Path, index: int, gpus: tuple[int, ...], at: float) -> NumaNod
         index=index,
         cpus=_text(folder / f"node{index}/cpulist", at, empty="no CPUs on this node"),
         memory_total=_number(memory, _kilobytes(memory, "MemTotal")),
-        memory_free=_number(memory, _kilobytes(memory, "MemFree")),
+        memory_free=_number(memory, _available(memory)),
         gpus=gpus,
         distances=_text(folder / f"node{index}/distance", at).map(_distances),
     )
@@ -95,8 +95,16 @@ def _number(source: Reading[str], number: int | None) -> Reading[int]:
     return unavailable(reason, source.at, source.source)
 
 
+def _available(memory: Reading[str]) -> int | None:
+    """A node has no MemAvailable: what is free, and what the kernel can drop at once, which is the most of it."""
+    free = _kilobytes(memory, "MemFree")
+    if free is None:
+        return None
+    return free + sum(_kilobytes(memory, name) or 0 for name in ("Active(file)", "Inactive(file)", "SReclaimable"))
+
+
 def _kilobytes(memory: Reading[str], name: str) -> int | None:
-    match = re.search(rf"\b{name}:\s+(\d+) kB", memory.value or "")
+    match = re.search(rf"\b{re.escape(name)}:\s+(\d+) kB", memory.value or "")
     return int(match[1]) * 1024 if match else None
 
 

@@ -357,3 +357,13 @@ async def test_placements_over_nodes(gpus: tuple[int, ...], outcome: Outcome, re
 
     assert finding.outcome is outcome
     assert remedy in finding.remedy
+
+
+async def test_only_a_model_that_is_there_stands_in_memory(facts: Facts, machine: RecordedMachine) -> None:
+    there = await one(facts, "memory.room")
+    machine.files = {name: data for name, data in machine.files.items() if not name.startswith(MODEL + "/")}
+    gone = await one(facts, "memory.room")
+
+    assert f"{MODEL} stands in memory, and is counted as used" in there.evidence
+    assert not [line for line in gone.evidence if line.startswith(f"{MODEL} stands")]
+    assert f"{MODEL} is not there yet: it will take memory of what is left" in gone.evidence

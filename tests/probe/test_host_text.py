@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from ddconsole.core.host_state import HostState
 from ddconsole.probe.host_text import bar, host_lines
 from ddconsole.probe.recording import RecordedNvml
 from ddconsole.probe.sampler import HostSampler
+from ddconsole.probe.sysfs import numa_nodes
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/nvml"
 
@@ -70,6 +72,20 @@ def test_eight_gpus_at_80_columns_show_node_link_and_bars(tmp_path: Path) -> Non
     assert any("345/1980 MHz" in line and "34 °C" in line and "idle" in line for line in lines)
     assert "  NODE, P2P ok: among 0-3 and among 4-7" in lines
     assert "  SYS, P2P ok: 0-3 to 4-7" in lines
+
+
+def test_a_node_s_page_cache_is_not_used_memory_as_in_the_head(tmp_path: Path) -> None:
+    state = synthetic_host(1, tmp_path)
+    (tmp_path / "sys/devices/system/node/node0/meminfo").write_text(
+        "Node 0 MemTotal:  104857600 kB\nNode 0 MemFree:  10485760 kB\nNode 0 Inactive:  41943040 kB\n"
+        "Node 0 Active(anon):  52428800 kB\nNode 0 Active(file):  31457280 kB\nNode 0 Inactive(file):  5242880 kB\n"
+        "Node 0 Shmem:  41943040 kB\nNode 0 SReclaimable:  5242880 kB\n"
+    )
+    (node, *_) = numa_nodes(tmp_path, {}, 5.0)
+    assert node.memory_free.require() == (10485760 + 31457280 + 5242880 + 5242880) * 1024
+
+    lines = host_lines(replace(state, nodes=(node,)), 100)
+    assert any("50.0/100.0 GiB" in line for line in lines)
 
 
 def test_what_is_not_there_says_why(tmp_path: Path) -> None:

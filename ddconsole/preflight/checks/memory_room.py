@@ -24,18 +24,21 @@ async def _memory(facts: Facts) -> Verdict:
     if limit is None:
         return unknown("neither the control group nor /proc/meminfo says how much memory there is")
     ranks = max((one.tensor_parallel for one in facts.plan.deployments if one.placement.gpus), default=0)
-    in_memory = [path for path in (facts.plan.model, *facts.plan.drafts) if path and await _is_in_memory(facts, path)]
+    paths = [path for path in (facts.plan.model, *facts.plan.drafts) if path and await _is_in_memory(facts, path)]
+    in_memory = [path for path in paths if await facts.machine.status(path) is not None]
+    to_come = [path for path in paths if path not in in_memory]
     least, easy = max(ranks * _RANK_LEAST, _CPU_LEAST), max(ranks * _RANK_EASY, _CPU_EASY)
     evidence = [
         _in_words(limit),
         *([f"processes killed for memory since it began: {limit.killed}"] if limit.killed else []),
-        *(f"{path} stands in memory" for path in in_memory),
+        *(f"{path} stands in memory, and is counted as used" for path in in_memory),
+        *(f"{path} is not there yet: it will take memory of what is left" for path in to_come),
     ]
     observed = f"{limit.left / _GIB:.1f} of {limit.limit / _GIB:.1f} GiB are left ({limit.source})"
     expected = f"{easy / _GIB:.0f} GiB" + (f" for {ranks} ranks" if ranks else "")
     remedy = (
         "raise the container's memory limit, or stage the model on a disk: what stands in tmpfs counts to the limit"
-        if in_memory
+        if paths
         else "stop what takes the memory, or raise the container's limit"
     )
     if limit.left < least:
