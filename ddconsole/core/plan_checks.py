@@ -37,7 +37,7 @@ def faults_of(plan: "Plan") -> list[PlanFault]:
     if count > MOST_CELLS:
         return [PlanFault((), "E211", f"plan expands to {_spaced(count)} cells", f"limit {_spaced(MOST_CELLS)}")]
     variants, faults = method_variants(plan.methods)
-    found = [*faults, *_workload_faults(plan), *_parallel_faults(plan)]
+    found = [*faults, *_workload_faults(plan), *_parallel_faults(plan), *_protocol_faults(plan)]
     found += _argument_faults(plan)
     if faults:
         return found
@@ -89,6 +89,14 @@ def _parallel_faults(plan: "Plan") -> Iterator[PlanFault]:
 
 
 # --- flags, environment, secrets -------------------------------------------------------------------------------
+
+
+def _protocol_faults(plan: "Plan") -> Iterator[PlanFault]:
+    launches, repeat = plan.protocol.launches, plan.protocol.repeat
+    if repeat is not None and repeat.most < launches:
+        text = f"{repeat.most} launches at most, but protocol.launches has {launches} measured"
+        do = f"write most: {launches} or more, or launches: {repeat.most} or fewer"
+        yield PlanFault(("protocol", "repeat", "most"), "E210", text, do)
 
 
 def _argument_faults(plan: "Plan") -> list[PlanFault]:

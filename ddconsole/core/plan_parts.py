@@ -164,6 +164,12 @@ def _warmup(value: Any) -> Any:
     return value
 
 
+def _limits(value: Any) -> Any:
+    if isinstance(value, Mapping) and all(one is None for one in value.values()):
+        raise refusal("E210", "it limits nothing", "write {ttft: 500ms}, with tpot or e2e too, or leave it out")
+    return value
+
+
 class SloPart(PlanPart):
     """Limits of a request that counts as good, in seconds. `ttft`, `tpot` and `e2e` as the figures define them."""
 
@@ -221,7 +227,7 @@ class ProtocolPart(PlanPart):
     """The time of the host's day at which the sweep has to be over; what does not fit is dropped from the end."""
     launcher: Literal["auto", "process", "systemd"] = "auto"
     """How runners are started: in systemd units of their own, as plain processes, or as units where that works."""
-    slo: SloPart = Field(default_factory=SloPart)
+    slo: Annotated[SloPart, BeforeValidator(_limits)] = Field(default_factory=SloPart)
     """For the goodput; changes nothing of what is measured."""
     repeat: RepeatPart | None = None
     """Go on beyond `launches` until a cell is sure enough; a fixed number without it."""

@@ -310,6 +310,8 @@ Duration = Annotated[float, BeforeValidator(_duration)]
 """Seconds."""
 
 
+_LONGEST_BARE = 120.0
+"""Seconds of a request that a number may mean without saying so: 500 is milliseconds that were forgotten."""
 _LATENCY = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s)")
 
 
@@ -319,6 +321,10 @@ def _latency(value: Any) -> Any:
         value = float(match[1]) / (1000 if match[2] == "ms" else 1)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise refusal("E210", f"expected a time of a request, got {shown(value)}", "write 0.5, 0.5s or 500ms")
+    if match is None and value > _LONGEST_BARE:
+        raise refusal(
+            "E210", f"{value:g} without a unit is in seconds", f"write {value:g}ms, or {value:g}s if it is so"
+        )
     return float(value)
 
 

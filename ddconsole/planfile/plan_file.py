@@ -190,11 +190,32 @@ def _builtin_fault(error: ErrorDetails, path: PathOfKeys, data: Any) -> PlanFaul
         case "literal_error":
             return PlanFault(path, "E210", f"must be {context['expected']}, got {shown(error['input'])}")
         case "model_type" | "model_attributes_type" | "mapping_type" | "dict_type":
-            return PlanFault(path, "E113", f"expected a mapping, got {shown(error['input'])}")
+            return PlanFault(path, "E113", f"expected a mapping, got {shown(error['input'])}", _example(path))
         case _:
             return PlanFault(path, "E113", f"{error['msg']}, got {shown(error['input'])}")
 
 
+def _example(path: PathOfKeys) -> str:
+    """What to write in place of something that is no mapping; empty where no example is known."""
+    key = str(path[-1]) if path else ""
+    return f"write {key}: {_EXAMPLES[key]}" if key in _EXAMPLES else ""
+
+
+_EXAMPLES: Mapping[str, str] = {
+    "agent": "{python: /usr/bin/python3}",
+    "engine": "{kind: sglang, python: /opt/venv/bin/python}",
+    "env": "{NAME: value}",
+    "expect": "{gpus: 8}",
+    "model": "{path: /models/NAME}",
+    "pcie": "{gen: 5, width: 16}",
+    "protocol": "{launches: 3}",
+    "proxmox": "{host: pve1}",
+    "prune": "{below: 0.8}",
+    "repeat": "{until: 0.03, most: 10}",
+    "sampling": "{temperature: 0}",
+    "slo": "{ttft: 500ms}",
+    "warmup_until": "{agree: 0.05, most: 5}",
+}
 _KINDS = "write kind: single, closed-loop or conversation"
 
 
