@@ -240,6 +240,7 @@ def _add_steering(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
             verb.add_argument("--set", metavar="FIELD=VALUE", action="append", default=[], dest="fields")
             verb.add_argument("--flag", metavar="NAME[=VALUE]", action="append", default=[], dest="flags")
             verb.add_argument("--no-flag", metavar="NAME", action="append", default=[], dest="removed")
+        _add_yes(verb)
         _add_take_control(verb)
         _add_host(verb)
         _add_json(verb)
@@ -256,6 +257,7 @@ def _add_steering(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
             verb.add_argument("time", metavar="HH:MM|none")
         verb.add_argument("run", metavar="RUN", nargs="?")
         verb.add_argument("--because", default="")
+        _add_yes(verb)
         _add_take_control(verb)
         _add_host(verb)
         _add_json(verb)
@@ -264,9 +266,15 @@ def _add_steering(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     what = debts.add_mutually_exclusive_group()
     what.add_argument("--settle", action="store_true", help="put them back now: the run is paused or over")
     what.add_argument("--waive", metavar="UNIT", action="append", help="leave it alone: starting it is up to you")
+    _add_yes(debts)
     _add_take_control(debts)
     _add_host(debts)
     _add_json(debts)
+
+
+def _add_yes(verb: argparse.ArgumentParser) -> None:
+    """The console asks before what these verbs do. A command line does not, and takes the answer all the same."""
+    verb.add_argument("--yes", action="store_true", help="changes nothing: only the console asks before it does this")
 
 
 def _add_take_control(verb: argparse.ArgumentParser) -> None:

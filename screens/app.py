@@ -216,7 +216,7 @@ class ConsoleApp(App[int]):
                 for name, row in state.cells.items()
             ]
         title = "Find an action or a cell" if cells else "All keys"
-        self.push_screen(FindScreen(title, items), self._found)
+        self.push_screen(FindScreen(title, items, "does it"), self._found)
 
     def _found(self, chosen: Findable | None) -> None:
         if chosen is None:

@@ -59,7 +59,13 @@ def _distance(name: str, wanted: str) -> int:
 
 
 class FindScreen(Dialog[Findable | None]):
-    """Type to search, up and down to choose, enter to run."""
+    """Type to search, up and down to choose, enter to take it.
+
+    Args:
+        title: what is chosen.
+        items: what there is.
+        does: what enter does, as a word of its own: `opens`.
+    """
 
     CSS_PATH: ClassVar[str] = "help.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -70,8 +76,9 @@ class FindScreen(Dialog[Findable | None]):
         Binding("pagedown", "move(10)", show=False, priority=True),
     ]
 
-    def __init__(self, title: str, items: Sequence[Findable]) -> None:
+    def __init__(self, title: str, items: Sequence[Findable], does: str) -> None:
         super().__init__()
+        self._does = does
         self._title = title
         self._items = items
         self._found: list[Findable] = list(items)
@@ -90,7 +97,7 @@ class FindScreen(Dialog[Findable | None]):
         """Show everything, ready to type."""
         self.query_one("#find-title", LineBar).set_line(line((f" {self._title}", Role.TITLE)))
         self.query_one("#find-keys", LineBar).set_line(
-            line((" ↑↓", Role.KEY), (" choose  ", Role.DIM), ("enter", Role.KEY), (" run  ", Role.DIM))
+            line((" ↑↓", Role.KEY), (" choose  ", Role.DIM), ("enter", Role.KEY), (f" {self._does}  ", Role.DIM))
             + line(("esc", Role.KEY), (" back   ", Role.DIM), ("select text: hold shift and drag", Role.DIM))
         )
         self.query_one("#wanted").focus()

@@ -133,7 +133,7 @@ class LogsScreen(ConsoleScreen):
             Findable(f"launch {one.number}", self._launch_in_words(one), one.state.phase.value)
             for one in reversed(tuple(state.launches.values()))
         ]
-        self.app.push_screen(FindScreen("Choose a launch", items), self._launch_chosen)
+        self.app.push_screen(FindScreen("Choose a launch", items, "opens"), self._launch_chosen)
 
     def _launch_chosen(self, chosen: Findable | None) -> None:
         if chosen is not None:

@@ -200,7 +200,7 @@ class ResultsScreen(ConsoleScreen):
             if item is not None:
                 self._begin(lambda say: desk.save(item.name, say))
 
-        self.app.push_screen(FindScreen("Write all cells as", items), chosen)
+        self.app.push_screen(FindScreen("Write all cells as", items, "writes"), chosen)
 
     def _compare(self) -> None:
         desk = self._desk()
@@ -216,7 +216,7 @@ class ResultsScreen(ConsoleScreen):
             if item is not None:
                 self._open_comparison(desk, item.name)
 
-        self.app.push_screen(FindScreen("Compare with which run? It is A, this one is B", items), chosen)
+        self.app.push_screen(FindScreen("Compare with which run? It is A, this one is B", items, "compares"), chosen)
 
     def _open_comparison(self, desk: ResultsDesk, run: str) -> None:
         from screens.compare import CompareScreen  # noqa: PLC0415  # numpy takes a tenth of a second: only where used

@@ -89,8 +89,10 @@ def stage_line(status: StageStatus, rate: float) -> str:
         return f"{status.what}: staged, whole, its hashes are kept"
     if status.problem:
         return visible_line(f"{status.phase}: {status.problem} → {status.do}")
+    where = f" {status.file}" if status.file else ""
+    if status.phase == "looking" and not status.done:
+        return visible_line(f"looking at {status.what or 'what is there'}{where}")
     of = f" of {status.total / _GIB:.1f}" if status.total else ""
     fast = f", {rate / 1e6:.0f} MB/s" if rate > 0 else ""
     left = f", ~{(status.total - status.done) / rate:.0f} s left" if rate > 0 and status.total > status.done else ""
-    where = f" {status.file}" if status.file else ""
     return visible_line(f"{status.phase} {status.what}{where}: {status.done / _GIB:.1f}{of} GiB{fast}{left}")

@@ -90,3 +90,12 @@ async def test_quit_asks_says_that_the_sweep_goes_on_and_leaves() -> None:
         await pilot.press("y")
         await pilot.pause()
         assert app.return_value == 0
+
+
+async def test_what_enter_does_is_said_where_a_launch_is_chosen() -> None:
+    async with opened(ct200.midway()) as (app, pilot):
+        await pressed(pilot, "2", "o")
+        assert isinstance(app.screen, FindScreen)
+        assert "enter opens" in screen_text(app)
+        await pressed(pilot, "escape", "question_mark")
+        assert "enter does it" in screen_text(app)
