@@ -72,7 +72,7 @@ def _bars(cells: Sequence[_Cell], figure: ShownFigure) -> Iterator[ChartData]:
     for one in cells:
         places.setdefault((one.size, *_point(one.point)), {}).setdefault(one.method, one.value)
     for (size, *point), bars in places.items():
-        title = f"{figure.name} at TP{size}, {' '.join(map(str, point))}"
+        title = f"{figure.with_unit} at TP{size}, {' '.join(map(str, point))}"
         yield ChartData(title, tuple(bars), tuple(bars.values()))
 
 
@@ -99,7 +99,7 @@ def _over_budget(cells: Sequence[_Cell], figure: ShownFigure) -> Iterator[ChartD
         for one in some:
             if one.deployment.speculative is None or one.deployment.speculative.budget is None:
                 lines.setdefault(one.method, tuple((end, one.value) for end in ends))
-        title = f"{figure.name} at TP{size}, {' '.join(map(str, point))}, over the node budget"
+        title = f"{figure.with_unit} at TP{size}, {' '.join(map(str, point))}, over the node budget"
         yield ChartData(title, lines=lines, logarithmic=True)
 
 
@@ -119,7 +119,7 @@ def _lines(
     for place, methods in places.items():
         lines = {method: tuple(sorted(dots.items())) for method, dots in methods.items() if len(dots) > 1}
         if lines:
-            title = f"{figure.name} at {' '.join(map(str, place))}, over {across}"
+            title = f"{figure.with_unit} at {' '.join(map(str, place))}, over {across}"
             yield ChartData(title, lines=lines, logarithmic=True)
 
 

@@ -96,6 +96,13 @@ class ShownFigure:
     width: int = 8
     """Cells of its column where it stands beside others."""
     higher_is_better: bool = True
+    unit: str = ""
+    """Of its value, where the name does not say it."""
+
+    @property
+    def with_unit(self) -> str:
+        """Its name for an axis: `TTFT (s)`."""
+        return f"{self.name} ({self.unit})" if self.unit else self.name
 
     def text_of(self, cell: MeasuredCell, state: RunState, known: Baselines) -> str:
         """Of a cell; empty where it is not known."""
@@ -168,17 +175,17 @@ def _two_decimals(value: float) -> str:
 
 SHOWN_FIGURES: tuple[ShownFigure, ...] = (
     ShownFigure("tok/s", "output_rate", _rate, _one_decimal),
-    ShownFigure("speed-up", "speed_up", speed_up, _two_decimals, 6),
-    ShownFigure("acceptance", "acceptance", acceptance, _two_decimals, 6),
-    ShownFigure("TTFT", "ttft", told("ttft"), seconds_short, higher_is_better=False),
-    ShownFigure("TPOT", "tpot", told("tpot"), seconds_short, higher_is_better=False),
+    ShownFigure("speed-up", "speed_up", speed_up, _two_decimals, 6, unit="×"),
+    ShownFigure("acceptance", "acceptance", acceptance, _two_decimals, 6, unit="tokens a step"),
+    ShownFigure("TTFT", "ttft", told("ttft"), seconds_short, higher_is_better=False, unit="s"),
+    ShownFigure("TPOT", "tpot", told("tpot"), seconds_short, higher_is_better=False, unit="s"),
     ShownFigure("server tok/s", "server_rate", told("server_rate"), _one_decimal),
     ShownFigure("steady tok/s", "steady_rate", told("steady_rate"), _one_decimal),
-    ShownFigure("end to end", "end_to_end", told("end_to_end"), seconds_short, higher_is_better=False),
-    ShownFigure("goodput", "goodput", told("goodput"), _two_decimals),
-    ShownFigure("chunk gap", "chunk_gap", _chunk_gap, seconds_short, higher_is_better=False),
+    ShownFigure("end to end", "end_to_end", told("end_to_end"), seconds_short, higher_is_better=False, unit="s"),
+    ShownFigure("goodput", "goodput", told("goodput"), _two_decimals, unit="requests/s"),
+    ShownFigure("chunk gap", "chunk_gap", _chunk_gap, seconds_short, higher_is_better=False, unit="s"),
     ShownFigure("tokens a chunk", "tokens_per_chunk", told("tokens_per_chunk"), _two_decimals),
-    ShownFigure("spread", "spread", told("output_rate_spread"), _one_decimal, higher_is_better=False),
+    ShownFigure("spread", "spread", told("output_rate_spread"), _one_decimal, higher_is_better=False, unit="tok/s"),
 )
 TOGETHER = SHOWN_FIGURES[:3]
 """What stands side by side where there is room."""

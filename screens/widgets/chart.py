@@ -16,6 +16,8 @@ from screens.widgets.roles import ROLE_CLASSES, RoleStyles
 
 _FRAMED = 12
 """Lines from which on a drawing has room for a frame."""
+_TICK = 3
+"""Lines from one number of the upward axis to the next, at least."""
 _BAR = (79, 209, 232)
 _COLORS = (
     (95, 211, 141),
@@ -100,7 +102,7 @@ def chart_text(data: ChartData, width: int, height: int) -> str:
         plotext.theme("clear")
         plotext.plot_size(width, height)
         if data.lines is not None:
-            _draw_lines(data, data.lines)
+            _draw_lines(data, data.lines, height)
             plotext.frame(height >= _FRAMED)
         else:
             plotext.simple_bar(list(data.labels), list(data.values), width=width - 2, color=_BAR)
@@ -118,13 +120,36 @@ def legend_text(names: Sequence[str]) -> Text:
     return text
 
 
-def _draw_lines(data: ChartData, lines: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+def round_ticks(highest: float, most: int) -> list[float]:
+    """Numbers for an axis from 0 to just above `highest`, in steps of 1, 2 or 5 times a power of ten.
+
+    Args:
+        highest: what the axis has to reach.
+        most: how many steps there may be.
+    """
+    if not 0 < highest < math.inf:
+        highest = 1.0
+    least = highest / max(most, 1)
+    power = math.floor(math.log10(least))
+    exponent, factor = next(
+        (exponent, factor)
+        for exponent in (power, power + 1)
+        for factor in (1, 2, 5)
+        if factor * 10.0**exponent >= least * (1 - 1e-9)
+    )
+    steps = max(1, math.ceil(highest / (factor * 10.0**exponent) - 1e-9))
+    return [round(factor * number * 10.0**exponent, max(0, -exponent)) for number in range(steps + 1)]
+
+
+def _draw_lines(data: ChartData, lines: Mapping[str, Sequence[tuple[float, float]]], height: int) -> None:
     place = math.log2 if data.logarithmic else float
     for number, points in enumerate(lines.values()):
         across, up = [place(x) for x, _ in points], [y for _, y in points]
         plotext.plot(across, up, color=_COLORS[number % len(_COLORS)], marker="braille")
         # Which of the lines a point belongs to shows without colour too.
         plotext.scatter(across, up, color=_COLORS[number % len(_COLORS)], marker=_MARKS[number % len(_MARKS)])
-    plotext.ylim(0, max((y for points in lines.values() for _, y in points), default=1.0) * 1.1)
+    upwards = round_ticks(max((y for points in lines.values() for _, y in points), default=1.0), height // _TICK)
+    plotext.ylim(0, upwards[-1])
+    plotext.yticks(upwards, [f"{y:g}" for y in upwards])
     ticks = sorted({x for points in lines.values() for x, _ in points})
     plotext.xticks([place(x) for x in ticks], [f"{x:g}" for x in ticks])

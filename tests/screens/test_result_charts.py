@@ -1,3 +1,4 @@
+import pytest
 from rich.text import Text
 
 from ddconsole.core.row_text import baselines
@@ -5,7 +6,7 @@ from ddconsole.core.run_state import RunState
 from screens.result_charts import charts_of, conversations_done
 from screens.results_text import Source
 from screens.shown_figures import SHOWN_FIGURES, MeasuredCells
-from screens.widgets.chart import ChartData, chart_text, legend_text
+from screens.widgets.chart import ChartData, chart_text, legend_text, round_ticks
 from tests.screens import ct200
 
 RATE = SHOWN_FIGURES[0]
@@ -64,3 +65,30 @@ def test_each_line_of_a_chart_has_a_mark_that_the_legend_names() -> None:
     assert legend_text(tuple(lines)).plain.split() == ["o", "ar", "x", "dflash"]
     drawn = Text.from_ansi(chart_text(ChartData("c", lines=lines), 60, 12)).plain
     assert drawn.count("o") == drawn.count("x") == 2
+
+
+@pytest.mark.parametrize(
+    ("highest", "most", "ticks"),
+    [
+        (46.5, 5, [0, 10, 20, 30, 40, 50]),
+        (200.0, 4, [0, 50, 100, 150, 200]),
+        (1.07, 3, [0, 0.5, 1, 1.5]),
+        (0.034, 4, [0, 0.01, 0.02, 0.03, 0.04]),
+        (8123.0, 5, [0, 2000, 4000, 6000, 8000, 10000]),
+        (0.0, 2, [0, 0.5, 1]),
+    ],
+)
+def test_numbers_of_the_upward_axis_are_round(highest: float, most: int, ticks: list[float]) -> None:
+    assert round_ticks(highest, most) == ticks
+
+
+def test_a_chart_says_its_unit_and_has_round_numbers_upwards() -> None:
+    lines = {"ar": ((1.0, 38.7), (2.0, 46.5))}
+    drawn = Text.from_ansi(chart_text(ChartData("c", lines=lines), 60, 16)).plain
+    numbers = [line.split("┤")[0].strip() for line in drawn.splitlines() if "┤" in line]
+    assert numbers == ["50", "40", "30", "20", "10", "0"]
+    state = ct200.midway().state
+    titles = {charts_of(source(state), one)["by method"][0].title for one in SHOWN_FIGURES[:4]}
+    assert {title.partition(" at ")[0] for title in titles} == {
+        "tok/s", "speed-up (×)", "acceptance (tokens a step)", "TTFT (s)",
+    }  # fmt: skip

@@ -71,7 +71,7 @@ async def test_figures_axes_and_charts_go_round_by_key() -> None:
         assert "tok/s at TP1, generate c1 1024" in screen_text(app)
         await pressed(pilot, "t")
         assert "TP1  speed-up" in screen_text(app)
-        assert "speed-up at TP1, generate c1 1024" in screen_text(app)
+        assert "speed-up (×) at TP1, generate c1 1024" in screen_text(app)
         await pressed(pilot, "c", "c")
         assert "over output tokens" in screen_text(app)
         await pressed(pilot, "r")
