@@ -13,6 +13,7 @@ from ddconsole.commands.connection import (
     fail,
     find_run,
     host_of,
+    read_journal,
     rehearsal_of,
     require_run,
     state_on_disk,
@@ -40,9 +41,10 @@ def main(options: argparse.Namespace) -> int:
         if options.host and not options.offline:
             return asyncio.run(_on_host(options))
         folder = require_run(options.run)
+        state = state_on_disk(folder)
         if options.offline:
             return asyncio.run(_from_disk(options, OfflineRunFeed(folder), folder))
-        return asyncio.run(_live(options, folder, state_on_disk(folder)))
+        return asyncio.run(_live(options, folder, state))
     except EXPECTED as problem:
         return fail(problem)
 
@@ -94,7 +96,7 @@ async def _on_host(options: argparse.Namespace) -> int:
             run = await run_at_host(client, options.run)
         except AgentError as problem:
             folder = find_run(options.run)
-            if folder is None or host_of(folder, state_on_disk(folder)) != options.host:
+            if folder is None or host_of(folder, read_journal(folder)[0]) != options.host:
                 raise
             return await _lost(options, folder, problem)
         folder = runs_folder() / run

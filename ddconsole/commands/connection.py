@@ -155,14 +155,16 @@ def _has_a_beginning(folder: Path) -> bool:
 
 
 def state_on_disk(folder: Path) -> RunState:
-    """What a run's journal on this machine says; what is wrong with it goes to standard error.
+    """What a run's journal on this machine says; where it is damaged further down, that goes to standard error.
 
     Raises:
-        UsageProblem: it cannot be read.
+        UsageProblem: it cannot be read, or says nothing.
     """
     state, trouble = read_journal(folder)
+    if state.created is None:
+        raise UsageProblem(f"{folder.name}: {trouble}: nothing is known of this run; what it measured lies in {folder}")
     if trouble:
-        print(f"ddconsole: {folder.name}: {trouble}", file=sys.stderr)
+        print(f"ddconsole: {folder.name}: {trouble}; what stands before it is shown", file=sys.stderr)
     return state
 
 

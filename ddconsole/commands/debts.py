@@ -28,10 +28,10 @@ def main(options: argparse.Namespace) -> int:
         if not options.settle and not options.waive:
             return _list(known_run(options), as_json=options.json)
         folder = require_run(options.run)
-        state = state_on_disk(folder)
         name = RunCommand.WAIVE if options.waive else RunCommand.SETTLE
         command = one_command(options, name, changes=dict.fromkeys(options.waive or ()))
-        answer = asyncio.run(_give(options.host or host_of(folder, state), folder.name, command, rehearsal_of(folder)))
+        host = options.host or host_of(folder, state_on_disk(folder))
+        answer = asyncio.run(_give(host, folder.name, command, rehearsal_of(folder)))
     except EXPECTED as problem:
         return fail(problem)
     if options.json:

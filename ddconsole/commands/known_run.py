@@ -3,13 +3,12 @@
 import argparse
 import asyncio
 import json
-import sys
 import time
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddconsole.commands.connection import UsageProblem, agent_of, host_of, read_journal, require_run
+from ddconsole.commands.connection import UsageProblem, agent_of, host_of, require_run, state_on_disk
 from ddconsole.core.ages import as_of_copy
 from ddconsole.core.coming_back import LOCAL
 from ddconsole.core.events import Entry
@@ -53,11 +52,7 @@ def known_from_disk(folder: Path) -> KnownRun:
     Raises:
         UsageProblem: it cannot be read, or says nothing.
     """
-    state, trouble = read_journal(folder)
-    if state.created is None:
-        raise UsageProblem(f"{folder.name}: {trouble}: nothing is known of this run; what it measured lies in {folder}")
-    if trouble:
-        print(f"ddconsole: {folder.name}: {trouble}; what stands before it is shown", file=sys.stderr)
+    state = state_on_disk(folder)
     return KnownRun(folder.name, host_of(folder, state), state, copy_age(folder, state))
 
 

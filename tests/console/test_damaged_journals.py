@@ -40,13 +40,16 @@ def test_status_and_verbs_without_a_name_take_the_newest_run_that_says_something
     assert capsys.readouterr().out.startswith("good  ")
 
 
+@pytest.mark.parametrize("verb", ["cells", "logs", "servers", "debts", "export", "pause", "attach", "attach --offline"])
 @pytest.mark.parametrize(("run", "trouble"), [("empty", "journal empty"), ("broken", "journal damaged at line 1")])
-def test_cells_says_what_is_wrong(runs: Path, run: str, trouble: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cells", run]) == 2
+def test_a_verb_says_what_is_wrong(
+    runs: Path, verb: str, run: str, trouble: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*verb.split(), run]) == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith(f"ddconsole: {run}: {trouble}")
-    assert "Traceback" not in said.err
+    assert str(runs / run) in said.err
 
 
 def test_a_run_that_is_damaged_later_is_shown_up_to_there(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
