@@ -5,7 +5,7 @@ import os
 import random
 import signal
 from collections.abc import AsyncIterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +32,15 @@ class Consoles:
     folder: Path
     ann: HttpAgentClient
     bob: HttpAgentClient
+    feeds: list[LiveRunFeed] = field(default_factory=list)
+
+    async def following(self, client: HttpAgentClient) -> LiveRunFeed:
+        """A feed that has heard of the run; it is closed before the agent is, or it would start another one."""
+        feed = LiveRunFeed(client, RUN, ping_interval=1.0)
+        self.feeds.append(feed)
+        feed.start()
+        await until(lambda: feed.state.cells and feed.watchers is not None)
+        return feed
 
     def events(self) -> list[ev.Event | None]:
         entries, damage = read_lines((self.folder / "runs" / RUN / "journal.jsonl").read_bytes())
@@ -53,6 +62,8 @@ async def consoles(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Co
     both = Consoles(folder, await client_of(folder, "ann@laptop"), await client_of(folder, "bob@desk"))
     await both.ann.submit(submission([deployment("d01")], cells("d01", 6, max_tokens=400)))
     yield both
+    for feed in both.feeds:
+        await feed.close()
     stop = Command("teardown", "stop-run", "test", console="t", once=True, take=True)
     await both.ann.command(RUN, stop)
     hello = await both.ann.hello()
@@ -63,15 +74,8 @@ async def consoles(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Co
     os.kill(keeper, signal.SIGTERM)
 
 
-async def following(client: HttpAgentClient) -> LiveRunFeed:
-    feed = LiveRunFeed(client, RUN, ping_interval=1.0)
-    feed.start()
-    await until(lambda: feed.state.cells and feed.watchers is not None)
-    return feed
-
-
 async def test_one_controls_the_other_watches_and_each_is_told(consoles: Consoles) -> None:
-    ann, bob = await following(consoles.ann), await following(consoles.bob)
+    ann, bob = await consoles.following(consoles.ann), await consoles.following(consoles.bob)
     assert (await ann.command("pause")).taken
     assert ann.has_control()
     await until(lambda: bob.state.controller is not None and bob.state.phase is st.RunPhase.PAUSED)
@@ -120,7 +124,7 @@ async def test_a_stale_command_is_a_409_that_says_who_since_when(consoles: Conso
 async def test_a_command_that_waited_for_the_link_is_refused_once_another_has_control(
     consoles: Consoles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ann = await following(consoles.ann)
+    ann = await consoles.following(consoles.ann)
     assert (await ann.command("pause")).taken
     given = consoles.ann.command
     sent: list[Command] = []

@@ -49,6 +49,14 @@ async def end_agent(folder: Path) -> list[psutil.Process]:
     return alive
 
 
+def end_sweep(folder: Path) -> None:
+    """End the runner with its server: the sweep goes on without an agent."""
+    for one in psutil.process_iter(["cmdline", "ppid"]):
+        if one.info["ppid"] == 1 and f"{folder}/" in " ".join(one.info["cmdline"] or []):
+            for process in (*one.children(recursive=True), one):
+                process.kill()
+
+
 def temperature(shell: TmuxShell) -> str:
     """What the row of GPU 0 says."""
     found = re.search(r"│ +0 .* (\d+) °C", shell.screen())
@@ -90,4 +98,5 @@ def test_a_gpu_that_hangs_is_named_and_nothing_waits_for_it(tmp_path_factory: py
         shell.end()
         left = asyncio.run(end_agent(folder))  # the call still hangs
         nvml.go_on()
+        end_sweep(folder)
     assert left == []
