@@ -78,8 +78,11 @@ def _place(arguments: argparse.Namespace) -> "Placed":
 
 def _keep(argv: list[str]) -> int:
     child: subprocess.Popen[bytes] | None = None
+    told = 0
 
     def pass_on(number: int, _frame: object) -> None:
+        nonlocal told
+        told = number
         if child is not None:
             child.send_signal(number)
 
@@ -89,11 +92,22 @@ def _keep(argv: list[str]) -> int:
     while True:
         began = time.monotonic()
         child = subprocess.Popen(own_process("ddconsole.agent", *argv))
+        if told:  # while it was being started
+            child.send_signal(told)
         status = child.wait()
         if status in (0, _LOST_LOCK) or status == -signal.SIGTERM:
             return max(status, 0)
         if time.monotonic() - began < _SHORTEST_LIFE:
-            time.sleep(_SHORTEST_LIFE)
+            _wait(_SHORTEST_LIFE, lambda: bool(told))
+        if told:
+            return 0
+
+
+def _wait(seconds: float, over: Callable[[], bool]) -> None:
+    """Sleep in short pieces: a signal's handler does not end a sleep."""
+    end = time.monotonic() + seconds
+    while not over() and time.monotonic() < end:
+        time.sleep(0.1)
 
 
 async def _serve(arguments: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from kept_agent import end_agents
 from sweeps import cells, deployment, submission
 from waiting import until
 
@@ -66,12 +67,10 @@ async def consoles(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Co
         await feed.close()
     stop = Command("teardown", "stop-run", "test", console="t", once=True, take=True)
     await both.ann.command(RUN, stop)
-    hello = await both.ann.hello()
-    keeper = int(Path(f"/proc/{hello.pid}/stat").read_text().rpartition(")")[2].split()[1])
     await until(lambda: any(isinstance(one, ev.RunEnded) for one in both.events()), 60)
     await both.ann.close()
     await both.bob.close()
-    os.kill(keeper, signal.SIGTERM)
+    await end_agents(folder / "state")  # a killed agent's keeper and a console may both have started one
 
 
 async def test_one_controls_the_other_watches_and_each_is_told(consoles: Consoles) -> None:
