@@ -40,3 +40,17 @@ def test_the_list_of_checks_is_the_registers() -> None:
     assert [(name, tier, proves) for name, tier, proves, _ in rows] == [
         (one.id, one.tier, one.proves) for one in (*CHECKS, *PROXMOX_CHECKS)
     ]
+
+
+def test_the_table_of_other_tools_counts_what_the_list_of_checks_says() -> None:
+    rows = [
+        [one.strip() for one in line.split("|")[1:-1]]
+        for line in (ROOT / "CHECKS.md").read_text().splitlines()
+        if line.startswith("| `")
+    ]
+    assert f"Of the {len(rows)} checks of `preflight`" in README
+    for tier in sorted({row[1] for row in rows}):
+        of = [row for row in rows if row[1] == tier]
+        marks = [[row[column] for row in of] for column in range(3, 8)]
+        counts = [f"{column.count('●')} {column.count('◐')}" for column in marks]
+        assert f"| {tier} | {len(of)} | {' | '.join(counts)} |" in README
