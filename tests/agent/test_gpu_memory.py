@@ -8,58 +8,24 @@ import getpass
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from simulated_gpus import GIB, hold
 from sweeps import cells, deployment, directory, ended, submission, until
 
 from ddconsole.agent.launcher import runner_identity
 from ddconsole.agent.service import Service
 from ddconsole.core import states as st
-from ddconsole.core.clock import SystemClock
 from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import Placement
 from ddconsole.core.wire import Command, Submission
-from ddconsole.rehearsal.processes import start_ticks
-from ddconsole.rehearsal.state import Holder, write_holder
 from ddconsole.runner.gpu_memory import GpuMemory, read_level
 
-GIB = 1024**3
 GPU = 3
 
-
-@pytest.fixture
-def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Eight simulated GPUs; the deadline for their memory is short."""
-    folder = tmp_path / "gpus"
-    folder.mkdir()
-    monkeypatch.setenv("DDCONSOLE_REHEARSAL", str(folder))
-    return folder
-
-
-@pytest.fixture
-def stranger() -> Iterator["subprocess.Popen[bytes]"]:
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)  # a stranger"], cwd="/")
-    yield process
-    process.kill()
-    process.wait()
-
-
-def hold(folder: Path, pid: int, gib: float) -> None:
-    ticks = start_ticks(pid)
-    assert ticks is not None
-    write_holder(folder, GPU, Holder(pid, ticks, int(gib * GIB), 0))
-
-
-@pytest.fixture
-async def service(gpus: Path, tmp_path: Path) -> AsyncIterator[Service]:
-    one = Service(tmp_path / "runs", SystemClock())
-    await one.start()
-    yield one
-    await one.stop()
+pytestmark = pytest.mark.usefixtures("gpus")
 
 
 def order() -> Submission:
@@ -75,7 +41,7 @@ def measuring(state: RunState) -> bool:
 async def test_what_is_held_is_told_with_pid_user_command_and_mebibytes(
     gpus: Path, stranger: "subprocess.Popen[bytes]"
 ) -> None:
-    hold(gpus, stranger.pid, 3)
+    hold(gpus, GPU, stranger.pid, 3)
     (held,) = await GpuMemory([GPU]).held({GPU: 0})
     assert held.startswith(f"GPU {GPU}: 3.0 GiB are not back: pid {stranger.pid} ({getpass.getuser()}, ")
     assert "# a stranger" in held
@@ -86,7 +52,7 @@ async def test_what_is_held_is_told_with_pid_user_command_and_mebibytes(
 
 
 async def test_the_answer_waits_until_the_memory_is_back(gpus: Path, stranger: "subprocess.Popen[bytes]") -> None:
-    hold(gpus, stranger.pid, 3)
+    hold(gpus, GPU, stranger.pid, 3)
     waiting = asyncio.create_task(GpuMemory([GPU]).wait_until_back({GPU: 0}))
     await asyncio.sleep(3)
     assert not waiting.done()
@@ -109,7 +75,7 @@ async def test_memory_that_stays_held_pauses_the_sweep_and_the_next_launch_waits
     await until(service, "test-run", measuring)
     launch = directory(service).launch(1)
     assert read_level(launch.gpu_memory) == {GPU: 0}
-    hold(gpus, stranger.pid, 5)
+    hold(gpus, GPU, stranger.pid, 5)
     if end == "runner killed":
         runner = runner_identity(launch)
         assert runner is not None

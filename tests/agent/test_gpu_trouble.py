@@ -1,48 +1,27 @@
 """GPUs that report errors, and GPUs that others use, while a sweep goes on. They are simulated; processes are real."""
 
 import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from simulated_gpus import hold
 from sweeps import cells, deployment, directory, ended, phases, submission, until
 
 from ddconsole.agent.service import Service
 from ddconsole.agent.xid_watch import XidWatch
 from ddconsole.core import states as st
-from ddconsole.core.clock import SystemClock
 from ddconsole.core.host_state import HostState
 from ddconsole.core.readings import Reading, read
 from ddconsole.core.run_state import RunState
 from ddconsole.core.sweep import Placement
 from ddconsole.core.wire import Command, Submission
 from ddconsole.probe.monitor import one_sample
-from ddconsole.rehearsal.processes import start_ticks
-from ddconsole.rehearsal.state import Holder, write_holder
 
-GIB = 1024**3
 GPU = 3
 
-
-@pytest.fixture
-def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "gpus"
-    folder.mkdir()
-    monkeypatch.setenv("DDCONSOLE_REHEARSAL", str(folder))
-    return folder
-
-
-@pytest.fixture
-async def service(gpus: Path, tmp_path: Path) -> AsyncIterator[Service]:
-    one = Service(tmp_path / "runs", SystemClock())
-    await one.start()
-    yield one
-    if one.active_run is not None:
-        one.command(directory(one), Command("teardown", "stop-run", "test"))
-        await until(one, "test-run", ended)
-    await one.stop()
+pytestmark = pytest.mark.usefixtures("gpus")
 
 
 def order(number: int = 2, **flags: float) -> Submission:
@@ -103,20 +82,6 @@ async def test_each_event_is_told_once_and_none_from_before_the_first_look(gpus:
     assert said(*([48] * 18), 119, 95).startswith(f"GPU {GPU} reported Xid 95 ")
 
 
-@pytest.fixture
-def stranger() -> Iterator["subprocess.Popen[bytes]"]:
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)  # a stranger"], cwd="/")
-    yield process
-    process.kill()
-    process.wait()
-
-
-def hold(folder: Path, pid: int, gib: float) -> None:
-    ticks = start_ticks(pid)
-    assert ticks is not None
-    write_holder(folder, GPU, Holder(pid, ticks, int(gib * GIB), 0))
-
-
 @pytest.mark.trial
 @pytest.mark.engine
 async def test_a_process_that_takes_a_gpu_in_mid_cell_flags_the_cell_and_no_other(
@@ -125,8 +90,8 @@ async def test_a_process_that_takes_a_gpu_in_mid_cell_flags_the_cell_and_no_othe
     """The driver's list of processes is read every ten seconds: the cells are longer than that."""
     service.submit(order(2, pace=0.04))
     state = await until(service, "test-run", measuring)
-    hold(gpus, state.launches[1].pid or 0, 10)
-    hold(gpus, stranger.pid, 2)
+    hold(gpus, GPU, state.launches[1].pid or 0, 10)
+    hold(gpus, GPU, stranger.pid, 2)
     state = await until(service, "test-run", lambda state: bool(state.cells["c001"].done_attempts()), 90)
     stranger.kill()
     stranger.wait()

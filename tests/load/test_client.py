@@ -1,19 +1,16 @@
 import asyncio
 import itertools
 import socket
-import struct
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, cast
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from load_runs import Kept, answer_of
+from raw_server import ANSWER, chunk, raw_server, read_request
 
 from ddconsole.core.clock import ScaledClock, SystemClock
-from ddconsole.load.arrival import ArrivalTimes
 from ddconsole.load.client import HttpStreamingClient
 from ddconsole.load.connection import StreamError, addresses_of
 from ddconsole.load.http_answer import HttpAnswer
@@ -21,46 +18,6 @@ from ddconsole.load.sse import EventSplitter
 
 if TYPE_CHECKING:
     from tests.load.conftest import Exchange, Serve
-
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-@asynccontextmanager
-async def raw_server(handler: Handler) -> AsyncIterator[str]:
-    """A server of which the test says every byte."""
-    answering: set[asyncio.Task[None]] = set()
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await handler(reader, writer)
-        finally:
-            writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
-
-    def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answering.add(asyncio.create_task(answer(reader, writer)))
-
-    server = await asyncio.start_server(begin, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-        await server.wait_closed()
-        await asyncio.gather(*answering)
-
-
-async def read_request(reader: asyncio.StreamReader) -> bytes:
-    head = await reader.readuntil(b"\r\n\r\n")
-    length = next(
-        int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")
-    )
-    return head + await reader.readexactly(length)
-
-
-def chunk(data: bytes) -> bytes:
-    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
@@ -223,89 +180,6 @@ async def test_two_hundred_streams_at_once_wait_for_no_connection(serve: "Serve"
     answers = await asyncio.gather(*(answer_of(client) for _ in range(200)))
     assert answers == [b"data: [DONE]\n\n"] * 200
     assert max(server.running_at_begin) == 200
-
-
-class Busy(Kept):
-    """Keeps the event loop for 0.3 s whenever the second chunk comes."""
-
-    def received(self, at: float, data: bytes) -> bool:
-        if data == b"two":
-            time.sleep(0.3)
-        return super().received(at, data)
-
-
-async def test_a_tokens_time_is_that_of_its_arrival_however_busy_the_loop_is() -> None:
-    """Two streams get a chunk while the loop is blocked for 0.1 s, and handling the first one takes another 0.3 s."""
-    beginning, rest = asyncio.Barrier(3), asyncio.Event()
-    wrote: list[float] = []
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        writer.write(ANSWER + chunk(b"one"))
-        await beginning.wait()
-        await rest.wait()
-        wrote.append(time.monotonic())
-        writer.write(chunk(b"two"))
-        await writer.drain()
-        await asyncio.sleep(1)
-        writer.write(b"0\r\n\r\n")
-        await writer.drain()
-
-    async with raw_server(answer) as url:
-        client = HttpStreamingClient(url, SystemClock())
-        streams = [Busy(), Busy()]
-        readers = [asyncio.create_task(client.stream({}, stream)) for stream in streams]
-        await beginning.wait()
-        rest.set()
-        # The server's tasks write in the next round of the loop; both sockets are ready when it looks at them again.
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        time.sleep(0.1)  # noqa: ASYNC251  # what the loop is busy with
-        await asyncio.gather(*readers)
-    arrived = [at for stream in streams for at, data in stream.pieces if data == b"two"]
-    assert len(arrived) == 2
-    assert all(-0.001 < at - written < 0.05 for at, written in zip(sorted(arrived), sorted(wrote), strict=True))
-
-
-async def test_of_a_scaled_clock_the_arrival_is_scaled_too() -> None:
-    clock = ScaledClock(scale=50.0, anchor=0.0)
-    wrote: list[float] = []
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        wrote.append(clock.monotonic())
-        writer.write(ANSWER + chunk(b"one") + b"0\r\n\r\n")
-        time.sleep(0.1)  # noqa: ASYNC251  # the client's loop too: its read is 5 s of this clock late
-        await reader.read()
-
-    kept = Kept()
-    async with raw_server(answer) as url:
-        client = HttpStreamingClient(url, clock)
-        await asyncio.sleep(0.1)  # until the kernel does it
-        await client.stream({}, kept)
-    assert kept.sent_at[0] <= wrote[0]
-    assert -0.05 < kept.pieces[0][0] - wrote[0] < 2.5
-
-
-class LateSocket:
-    """Reads that came in at times of the test's own, as the kernel tells them."""
-
-    def __init__(self, ages: list[float]) -> None:
-        self._ages = iter(ages)
-
-    def setsockopt(self, *_: int) -> None: ...
-
-    def recvmsg(self, *_: int) -> tuple[bytes, list[tuple[int, int, bytes]], int, None]:
-        nanoseconds = time.time_ns() - round(next(self._ages) * 1e9)
-        return b"x", [(socket.SOL_SOCKET, 35, struct.pack("qq", *divmod(nanoseconds, 10**9)))], 0, None
-
-
-def test_a_wall_clock_that_is_set_makes_no_token_older_than_the_read_before() -> None:
-    """Set ahead by an hour, a read looks an hour old; set back by one, it looks as if it were to come."""
-    times = ArrivalTimes(cast("socket.socket", LateSocket([0.0, 3600.0, -3600.0])), SystemClock())
-    began = time.monotonic()
-    first, ahead, back = (times.read()[0] for _ in range(3))
-    assert began - 0.001 <= first <= ahead <= back <= time.monotonic()
 
 
 # --- what servers do -------------------------------------------------------------------------------------------
